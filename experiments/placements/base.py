@@ -1,0 +1,61 @@
+"""The contract of a placement: a module that receives the branch and joins it to the residual stream."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+from experiments.norms import MakeNorm
+
+Branch = Callable[[Tensor], Tensor]  # attention or feed-forward: x_BTD -> y_BTD
+Stream = Tensor | tuple[Tensor, ...]  # of a tuple, [0] is what a branch reads
+
+
+@dataclass(frozen=True)
+class Site:
+    """Address of one residual branch: block ``layer`` (0-based, from the input) of ``depth``."""
+
+    width: int
+    layer: int
+    depth: int
+    branch: Literal["attn", "ffn"]
+    index: int  # of this branch among all ``count`` of the model
+    count: int
+
+
+class Placement(nn.Module, ABC):
+    """Joins one branch to the residual stream. Subclasses are final and own their norms.
+
+    Numbers that depend on the site and enter ``forward`` belong in buffers: an int or float attribute that differs
+    between layers makes torch.compile compile every block anew.
+    """
+
+    final_norm: ClassVar[bool]  # must the model still normalise before the readout?
+
+    def __init__(self, make_norm: MakeNorm, site: Site) -> None:
+        """Build the join's norms with ``make_norm(width)``; a placement without norms ignores it."""
+        super().__init__()
+
+    @abstractmethod
+    def forward(self, stream: Stream, branch: Branch) -> Stream:
+        """The stream after this branch."""
+
+    @property
+    def branch_gain(self) -> float:
+        """Multiplies the initial std of the branch's wv, wo, w1, w2 and wg."""
+        return 1.0
+
+    def fit(self, branch: nn.Module) -> None:
+        """May fill the branch's sockets ``norm_v`` and ``norm_out`` (before W_O or W_2). Called once, when built."""
+
+    def enter(self, x_BTD: Tensor) -> Stream:
+        """The stream before the first branch. Called on the first join of the model only."""
+        return x_BTD
+
+    def leave(self, stream: Stream, final_norm: nn.Module) -> Tensor:
+        """What the readout reads. Called on the last join of the model only."""
+        if isinstance(stream, tuple):
+            raise TypeError(f"{type(self).__name__} keeps {len(stream)} streams and must define how they leave")
+        return final_norm(stream)

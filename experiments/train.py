@@ -1,0 +1,121 @@
+"""Entry point: ``python -m experiments.train`` trains one run, with ``-m`` the jobs of a sweep."""
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from experiments.config import CONF, SINGLE, ConfigError, register, validate
+from experiments.data import make_source
+from experiments.identity import run_folder
+from experiments.record import DONE, RunBusy, read_state
+from experiments.sweep import finished_plan, run_sweep
+
+COMMAND = "python -m experiments.train"
+MULTIRUN = {"-m", "--multirun"}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code: 0 when everything asked for is there, 1 otherwise."""
+    register()
+    overrides = [a for a in arguments if not a.startswith("-") and not a.startswith("sweep.")]
+    swept = bool(MULTIRUN & set(arguments))
+    try:
+        refuse_two_studies(overrides)
+        if swept and (plan := finished_plan(overrides, results_of(overrides))):
+            print(f"{plan.study} at {plan.scale}: all {len(plan.runs)} runs are done; nothing to do")
+            return 0
+        jobs: list[DictConfig] = []
+        compose(jobs)
+        return run_sweep(jobs, overrides, prepare=check_jobs) if jobs else 0
+    except (ConfigError, RunBusy) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def compose(jobs: list[DictConfig]) -> None:
+    """Let Hydra compose the command line's config: train it at once, or in a multirun append each job's to ``jobs``.
+
+    An error of Hydra's own (an unknown option, a misspelt key) is printed by Hydra, which exits with code 1.
+    """
+    failed: list[Exception] = []
+
+    def task(cfg: DictConfig) -> None:
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            jobs.append(cfg)
+            return
+        try:
+            train(cfg)
+        except (ConfigError, RunBusy) as error:
+            failed.append(error)
+
+    hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(task)()
+    if failed:
+        raise failed[0]
+
+
+def train(cfg: DictConfig) -> None:
+    """Train one run in this process, with a progress bar."""
+    if cfg.study.name != SINGLE:
+        raise ConfigError(f"study={cfg.study.name} is a sweep; run it with: {COMMAND} -m study={cfg.study.name}")
+    validate(cfg)
+    folder, console = run_folder(cfg), Console(soft_wrap=True)
+    if read_state(folder).state in DONE:
+        console.print(f"already {read_state(folder).state}: {folder}")
+        return
+    from experiments.run import run  # noqa: PLC0415 - torch, which a sweep's parent never imports
+
+    check_devices([cfg])
+    text, columns = "{task.fields[step]}", (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn(folder.name), *columns, TextColumn(text), console=console) as progress:
+        bar = progress.add_task("", total=cfg.train.steps, step="")
+
+        def report(step: int, loss: float, tokens: int) -> None:
+            speed = (progress.tasks[bar].finished_speed or progress.tasks[bar].speed or 0.0) * tokens
+            progress.update(bar, completed=step + 1, step=f"loss {loss:.3f}  {speed:,.0f} tokens/s")
+
+        state = run(cfg, report)
+    console.print(f"{state}: {folder}")
+
+
+def check_jobs(jobs: Sequence[DictConfig]) -> None:
+    """ConfigError before any job starts if a token source, a device or a precision is not to be had."""
+    for cfg in {str((cfg.data, cfg.train.context)): cfg for cfg in jobs}.values():
+        make_source(cfg)
+    special = [cfg for cfg in jobs if cfg.device not in {"auto", "cpu"} or cfg.train.precision != "fp32"]
+    if special:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:
+            child.submit(check_devices, special).result()
+
+
+def check_devices(jobs: Sequence[DictConfig]) -> None:
+    """The same for devices alone; asks torch."""
+    from experiments import run  # noqa: PLC0415 - torch, which a sweep's parent never imports
+
+    run.check_devices(jobs)
+
+
+def refuse_two_studies(overrides: Sequence[str]) -> None:
+    """Hydra 1.3 would silently drop the sweeper params of both."""
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key == "study" and "," in value:
+            raise ConfigError(f"{override} asks for two studies in one sweep; run them one after the other")
+
+
+def results_of(overrides: Sequence[str]) -> Path:
+    """The results folder that a command line asks for."""
+    given = [override.removeprefix("results=") for override in overrides if override.startswith("results=")]
+    return Path(given[-1] if given else "results")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
