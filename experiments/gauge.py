@@ -14,6 +14,11 @@ def exact_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def widen(x: Tensor) -> Tensor:
+    """x in float32, or in float64 if that is what it has."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def exact_norm(x: Tensor) -> Tensor:
     """Frobenius norm, right from 1e-30 to 1e30 although squares of float32 underflow below 1e-22.
 
@@ -34,7 +39,7 @@ def mean_square(x: Tensor) -> Tensor:
 
 def token_variance(x_BTD: Tensor) -> Tensor:
     """Mean over tokens of the (population) variance over features."""
-    variance_BT = x_BTD.float().var(-1, correction=0)
+    variance_BT = widen(x_BTD).var(-1, correction=0)
     return variance_BT.mean(dtype=exact_dtype(x_BTD.device))
 
 
@@ -44,7 +49,7 @@ def attention_statistics(q_BHTK: Tensor, k_BHTK: Tensor) -> Tensor:
     A second pass over the scores, T² per head: computed only while its gauge is on.
     """
     T, K = q_BHTK.shape[-2:]
-    logit_BHTT = q_BHTK.float() @ k_BHTK.float().transpose(-2, -1) * K**-0.5
+    logit_BHTT = widen(q_BHTK) @ widen(k_BHTK).transpose(-2, -1) * K**-0.5
     future_TT = torch.ones(T, T, dtype=torch.bool, device=q_BHTK.device).triu(1)
     masked_BHTT = logit_BHTT.masked_fill(future_TT, -torch.inf)
     weight_BHTT = masked_BHTT.softmax(-1)
@@ -73,7 +78,7 @@ class Gauge(nn.Module):
                 self.slot.copy_(self.statistic(*(t.detach() for t in tensors)))
         return tensors[0]
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Gauge":
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Gauge":  # noqa: ARG002 - torch's signature
         """Move with the model but keep the widest float: a model cast to bf16 keeps exact gauges."""
         device = fn(torch.zeros(1)).device
         self.slot = self.slot.to(device, exact_dtype(device))

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from experiments.data import Source
-from experiments.gauge import exact_dtype
+from experiments.gauge import exact_dtype, widen
 from experiments.model import Transformer
 from experiments.probes.base import Panel, Schedule
 from experiments.record import RunWriter
@@ -133,7 +133,7 @@ class Loop:
         tokens_BT = torch.from_numpy(tokens).to(self.device)
         with self._autocast():
             logits_BTV = self.model(tokens_BT[:, :-1])
-        return F.cross_entropy(logits_BTV.float().flatten(0, 1), tokens_BT[:, 1:].flatten())
+        return F.cross_entropy(widen(logits_BTV).flatten(0, 1), tokens_BT[:, 1:].flatten())
 
     def _autocast(self) -> AbstractContextManager[object]:
         precision = self.cfg.train.precision

@@ -24,14 +24,18 @@ from experiments.state import (
     SCHEMA,
     TABLES,
     TRACEBACK,
+    RunBusy,
     base_record,
     locked,
     make_folder,
+    outcome,
     read_state,
     write_atomic,
     write_json,
 )
 from experiments.table import Table
+
+__all__ = ["DONE", "RunBusy", "RunDone", "RunWriter", "read_state"]
 
 
 class RunDone(RuntimeError):  # noqa: N818  (a state, not a fault)
@@ -153,13 +157,3 @@ class RunWriter:
             "message": None,
         }
         write_json(self.folder / RUN, {**self._record, "status": {**seen, **status}})
-
-
-def outcome(error: BaseException) -> tuple[str, str]:
-    """State of a run that an exception ended, and the exception in one line."""
-    message = f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
-    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
-        return "interrupted", message
-    allocator = isinstance(error, RuntimeError) and ("out of memory" in message or "DefaultCPUAllocator" in message)
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return "oom" if allocator or names & {"OutOfMemoryError", "MemoryError"} else "failed", message

@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.config import ConfigError
-from experiments.identity import label, run_folder, run_id, variant
+from experiments.identity import config_difference, label, run_folder, run_id, variant
 
 SCHEMA = 1
 RUN, LOCK, TRACEBACK = "run.json", ".lock", "traceback.txt"
@@ -39,6 +39,12 @@ class RunState:
     @property
     def done(self) -> bool:
         return self.state in DONE
+
+    @property
+    def recorded(self) -> str | None:
+        """State in run.json, whether or not it still holds."""
+        value = self.record.get("status", {}).get("state")
+        return str(value) if value is not None else None
 
     @property
     def seconds(self) -> float | None:
@@ -139,12 +145,12 @@ def base_record(cfg: DictConfig, manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def record_end(cfg: DictConfig, state: str, message: str, traceback: str = "") -> None:
-    """Write down how a run ended that could not do it itself. A run that is done, or alive, is left as it is."""
+    """Write down how a run ended that could not do it itself; one that is done, alive or of another config is left alone."""
     folder = run_folder(cfg)
     make_folder(folder)
     with contextlib.suppress(RunBusy), locked(folder):
         found = read_state(folder, holding=True)
-        if found.done:
+        if found.done or (found.record and config_difference(found.record.get("config", {}), cfg)):
             return
         record = found.record or base_record(cfg, {})
         record["status"] = {**record.get("status", {}), "state": state, "message": message}
@@ -152,6 +158,16 @@ def record_end(cfg: DictConfig, state: str, message: str, traceback: str = "") -
         if traceback:
             write_atomic(folder / TRACEBACK, traceback.encode())
         write_json(folder / RUN, record)
+
+
+def outcome(error: BaseException) -> tuple[str, str]:
+    """State of a run that an exception ended, and the exception in one line."""
+    message = f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        return "interrupted", message
+    allocator = isinstance(error, RuntimeError) and ("out of memory" in message or "DefaultCPUAllocator" in message)
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return "oom" if allocator or names & {"OutOfMemoryError", "MemoryError"} else "failed", message
 
 
 def _held(folder: Path) -> bool:

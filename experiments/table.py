@@ -66,13 +66,14 @@ class Table:
             )
         if self.last is not None and step < self.last:
             raise ValueError(f"step {step} of table {self.name} comes after step {self.last}; steps rise")
-        if step != self.last:
-            self._blocks.append({})
-        self.last = step
-        block = self._blocks[-1]
+        block = self._blocks[-1] if step == self.last else {}
         if twice := sorted(columns.keys() & block.keys() - set(KEYS)):
             raise ValueError(f"step {step} of table {self.name} has {', '.join(twice)} already")
-        block.update({name: self._cast(name, values) for name, values in columns.items()})
+        cast = {name: self._cast(name, values) for name, values in columns.items()}
+        if step != self.last:
+            self._blocks.append(block)
+        block.update(cast)
+        self.last = step
 
     def measured(self, name: str) -> npt.NDArray[Any]:
         """All values of a column that were measured, in order."""
@@ -85,7 +86,7 @@ class Table:
         arrays = [self._arrow(name, kind) for name, kind in self._types.items()]
         buffer = io.BytesIO()
         pq.write_table(
-            pa.table(arrays, names=list(self._types)),
+            pa.Table.from_arrays(arrays, names=list(self._types)),
             buffer,
             compression="zstd",
             use_dictionary=[name for name in self._types if name not in floats],
@@ -101,7 +102,9 @@ class Table:
 
     def _arrow(self, name: str, kind: pa.DataType) -> pa.Array:
         values, null = self._joined(name)
-        return pa.array(values, kind, mask=null, from_pandas=False)
+        present = np.packbits(~null, bitorder="little")
+        # not pa.array, which would import pandas to see whether it got a Series: half a second a run
+        return pa.Array.from_buffers(kind, len(values), [pa.py_buffer(present), pa.py_buffer(values)])
 
     def _cast(self, name: str, values: npt.ArrayLike) -> Column:
         try:

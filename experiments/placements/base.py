@@ -34,7 +34,7 @@ class Placement(nn.Module, ABC):
 
     final_norm: ClassVar[bool]  # must the model still normalise before the readout?
 
-    def __init__(self, make_norm: MakeNorm, site: Site) -> None:
+    def __init__(self, make_norm: MakeNorm, site: Site) -> None:  # noqa: ARG002 - for subclasses
         """Build the join's norms with ``make_norm(width)``; a placement without norms ignores it."""
         super().__init__()
 

@@ -39,9 +39,7 @@ class GradientProbe(Probe):
             "joint norm of the gradients of the token and position embeddings; null where not probed",
             table="steps",
         ),
-        Column(
-            "grad_head", "nats", "norm of the gradient of the readout; null where tied or not probed", table="steps"
-        ),
+        Column("grad_head", "nats", "norm of the gradient of the readout; null where tied or not probed", table="steps"),
         Column("grad_final_norm", "nats", f"joint norm of the gradients of the final norm; {NOT_PROBED}", table="steps"),
     )
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from experiments.gauge import exact_norm, mean_square, token_variance
+from experiments.gauge import exact_norm, mean_square, token_variance, widen
 from experiments.model import Transformer
 from experiments.placements.base import Stream
 from experiments.probes.base import Column, Probe
@@ -25,9 +25,7 @@ class StreamProbe(Probe):
         Column("stream_max", "1", "largest |x| of the stream"),
         Column("token_cosine", "1", "mean cosine between two different tokens of a sequence"),
         Column("nonfinite_stream", "count", "non-finite entries of the stream", dtype="int64"),
-        Column(
-            "grad_stream", "nats", "Frobenius norm over the batch of the gradient of the loss at this stream point"
-        ),
+        Column("grad_stream", "nats", "Frobenius norm over the batch of the gradient of the loss at this stream point"),
         Column("grad_rel", "1", "grad_stream sqrt(stream_var) over the same at point L"),
     )
 
@@ -88,6 +86,6 @@ def token_cosine(x_BTD: Tensor) -> Tensor:
     (||sum_t u_t||² - T) / (T (T - 1)) with u_t = x_t / ||x_t||: no T x T matrix.
     """
     T = x_BTD.shape[1]
-    unit_BTD = F.normalize(x_BTD.float(), dim=-1)
+    unit_BTD = F.normalize(widen(x_BTD), dim=-1)
     square_B = torch.linalg.vector_norm(unit_BTD.sum(1), dim=-1) ** 2
     return ((square_B - T) / (T * (T - 1) or torch.nan)).mean()

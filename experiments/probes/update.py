@@ -17,7 +17,10 @@ class UpdateProbe(Probe):
     during the measured step."""
 
     columns: ClassVar[tuple[Column, ...]] = (
-        *(Column(f"param_{name}", "1", f"Frobenius norm of the {what} matrix before the update") for name, what in MATRICES.items()),
+        *(
+            Column(f"param_{name}", "1", f"Frobenius norm of the {what} matrix before the update")
+            for name, what in MATRICES.items()
+        ),
         *(
             Column(f"update_{name}", "1", f"Frobenius norm of the change of the {what} matrix in this update")
             for name, what in MATRICES.items()

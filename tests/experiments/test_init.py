@@ -7,6 +7,7 @@ from compose import config
 from experiments.config import KNOWN
 from experiments.init import SCHEMES, initialise, matrices
 from experiments.model import Shape, Transformer
+from experiments.placements.post import PostLN
 
 
 def transformer(*overrides: str, seed: int = 0) -> Transformer:
@@ -70,7 +71,9 @@ def test_placements_of_a_seed_share_their_matrices() -> None:
 @pytest.mark.parametrize("positions", ["learned", "rope", "none"])
 def test_summed_embeddings_have_unit_variance_by_default(positions: str) -> None:
     model = transformer(f"model.positions={positions}")
-    variance = float(model.wte.weight.detach().var()) + (float(model.wpe.weight.detach().var()) if model.wpe is not None else 0.0)
+    variance = float(model.wte.weight.detach().var()) + (
+        float(model.wpe.weight.detach().var()) if model.wpe is not None else 0.0
+    )
     assert variance == pytest.approx(1.0, rel=0.03)
 
 
@@ -81,8 +84,6 @@ def test_embedding_std_is_the_std_of_each_table() -> None:
 
 
 def test_branch_gain_reaches_the_value_path_and_the_feed_forward_only() -> None:
-    from experiments.placements.post import PostLN
-
     plain = transformer("norm=post", "model.depth=2", "init=xavier")
     cfg = config("norm=post", "model.depth=2", "model.width=64", "init=xavier")
     gained = Transformer(cfg.model, cfg.norm, Shape(256, 64))

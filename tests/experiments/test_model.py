@@ -6,6 +6,7 @@ import pytest
 import torch
 from compose import config
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.config import KNOWN
 from experiments.init import initialise
@@ -110,7 +111,7 @@ def test_rotary_scores_depend_on_relative_position_only() -> None:
         torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=1e-6, atol=1e-6)
 
 
-def test_rotary_turns_pair_i_by_t_over_base_to_the_two_i_over_K() -> None:
+def test_rotary_turns_pair_i_by_t_over_base_to_the_two_i_over_k() -> None:
     model = transformer("model.positions=rope", "model.rope_base=100.0")
     x_K = torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     turned = model.blocks[0].branches[0].rotary(x_K.expand(CONTEXT, 8))[5]
@@ -171,8 +172,6 @@ def test_final_norm_follows_the_placement_unless_set() -> None:
 
 
 def test_flops_agree_with_torch_counter_on_the_matrix_products() -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
     model = transformer("norm=post", "model.positions=none", "model.tied=false")
     with FlopCounterMode(display=False) as counter, nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
         model(tokens()).sum().backward()
@@ -193,7 +192,7 @@ def test_checkpointing_changes_neither_output_nor_gradient(overrides: list[str])
 
 
 def test_tables_hold_what_the_config_knows() -> None:
-    assert FEED_FORWARDS == KNOWN["model.ffn"]
+    assert KNOWN["model.ffn"] == FEED_FORWARDS
     assert tuple(KINDS) == KNOWN["norm.kind"]
 
 

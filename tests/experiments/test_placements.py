@@ -1,5 +1,7 @@
 """Laws of placements, for every file in conf/norm, and the joints that harder variants need."""
 
+import inspect
+
 import pytest
 import torch
 from compose import config
@@ -152,4 +154,4 @@ def test_tuple_that_no_one_merges_is_an_error() -> None:
 
 
 def test_block_forward_has_no_branching() -> None:
-    assert not {"if", "elif"} & set(__import__("inspect").getsource(Block.forward).split())
+    assert not {"if", "elif"} & set(inspect.getsource(Block.forward).split())

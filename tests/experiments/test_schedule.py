@@ -1,5 +1,6 @@
 """Laws of the learning-rate schedules."""
 
+from itertools import pairwise
 from math import cos, pi, sqrt
 
 import pytest
@@ -50,7 +51,7 @@ def test_warmup_of_all_steps_ends_at_the_peak(name):
 @every_schedule
 def test_after_warmup_the_rate_never_rises(name):
     tail = rates(name, 50, 10)[9:]
-    assert all(later <= earlier for earlier, later in zip(tail, tail[1:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(tail))
 
 
 @decaying
@@ -78,7 +79,7 @@ def test_cosine_follows_its_formula():
 
 def test_linear_loses_the_same_with_every_update():
     tail = rates("linear", 25, 5)[4:]
-    assert [a - b for a, b in zip(tail, tail[1:], strict=False)] == pytest.approx([0.9 * PEAK / 20] * 20)
+    assert [a - b for a, b in pairwise(tail)] == pytest.approx([0.9 * PEAK / 20] * 20)
 
 
 @pytest.mark.parametrize("warmup", [1, 4, 40])

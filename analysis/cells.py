@@ -1,0 +1,66 @@
+"""Cells: a config without its seed. Runs are averaged over seeds only where nothing else differs."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.schema import SchemaError
+
+# What does not change the science, or is the seed itself. `data.path` is replaced by the sha256 of what was read.
+OUTSIDE = ("seed", "results", "device", "threads", "sweep", "study", "scale", "data.path")
+OUTSIDE_NORM = ("norm.label", "norm.color", "norm.linestyle")
+CELL = ("variant", "depth", "warmup")
+
+
+def groups(table: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+    """The rows that share these columns, by sorted key; combinations that do not occur are left out."""
+    for key, group in table.groupby(list(by), sort=True, observed=True):
+        yield tuple(key) if isinstance(key, tuple) else (key,), group
+
+
+def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested config as dotted keys; lists as tuples."""
+    out: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            out |= flat(value, f"{prefix}{key}.")
+        else:
+            out[prefix + key] = tuple(value) if isinstance(value, list) else value
+    return out
+
+
+def configs(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per run, indexed by it, one column per key that belongs to the cell; a key a run lacks is None."""
+    rows = []
+    for config, manifest in zip(runs["config"], runs["manifest"], strict=True):
+        values = {key: value for key, value in flat(json.loads(config)).items() if _inside(key)}
+        rows.append(values | {"data.sha256": json.loads(manifest).get("data", {}).get("sha256")})
+    return pd.DataFrame(rows, index=pd.Index(runs["run"]), dtype=object).map(lambda v: None if _missing(v) else v)
+
+
+def check_cells(runs: pd.DataFrame, by: tuple[str, ...] = CELL) -> None:
+    """Raise SchemaError where runs that share these columns differ in another key than the seed, or share their seed.
+
+    by : columns of `runs`, the ones a table is about to group by.
+    """
+    config = configs(runs)
+    varying = [str(key) for key in config if config[key].map(repr).nunique() > 1]
+    text = config[varying].map(repr)
+    for name, group in groups(runs, by):
+        keys = [key for key in varying if text.loc[list(group["run"]), key].nunique() > 1]
+        cell = ", ".join(f"{column}={value}" for column, value in zip(by, name, strict=True))
+        if keys:
+            raise SchemaError(f"runs of one cell ({cell}) differ in {', '.join(keys)}; name these among the grouping columns")
+        twice = group["seed"][group["seed"].duplicated()]
+        if len(twice):
+            raise SchemaError(f"seed {twice.iloc[0]} stands twice in one cell ({cell})")
+
+
+def _inside(key: str) -> bool:
+    return key not in OUTSIDE_NORM and not any(key == name or key.startswith(name + ".") for name in OUTSIDE)
+
+
+def _missing(value: Any) -> bool:
+    return isinstance(value, float) and value != value

@@ -1,0 +1,190 @@
+"""Draws every figure from the store: ``python -m analysis.figures``. The only place that writes figures.
+
+Each figure comes from one source: a study's own runs, or the reference.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from analysis import drawings, style, tables, training
+from analysis.headline import headline
+from analysis.load import Study, load_reference, load_study, newest_plan
+from analysis.schema import SchemaError
+from analysis.story import Story
+from analysis.summary import fitted_numbers, outcome_counts
+
+INIT = "init_xavier"
+TRAINING = {"depth_warmup": "", "depth_warmup_xavier": "_xavier"}  # study: ending of its figures' names
+Stories = dict[str, Story]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A figure by name: `draw` takes the study `needs` and, if there is one, the study `wants` or None."""
+
+    name: str
+    draw: Callable[..., Figure]
+    needs: str
+    wants: str | None = None
+
+    def figure(self, stories: Stories) -> Figure:
+        """Draw it from the stories found."""
+        more = () if self.wants is None else (stories.get(self.wants),)
+        return self.draw(stories[self.needs], *more)
+
+
+def _entries() -> tuple[Entry, ...]:
+    raw = partial(drawings.profile, quantities=("grad_stream",))
+    relative = partial(drawings.profile, quantities=("grad_rel",))
+    found = [
+        Entry("init_profile", partial(drawings.profile, quantities=("grad_stream", "grad_rel")), INIT),
+        Entry("init_variance", drawings.variance, INIT),
+    ]
+    for study, end in TRAINING.items():
+        found += [
+            Entry("headline" + end, headline, study, INIT),
+            Entry("profile" + end, raw, study),
+            Entry("profile_relative" + end, relative, study),
+            Entry("variance" + end, drawings.variance, study),
+            Entry("loss" + end, training.loss, study),
+            Entry("outcome" + end, training.outcome, study),
+            Entry("heatmap" + end, training.heatmap, study),
+            Entry("collapse" + end, training.collapse, study),
+        ]
+    return tuple(found)
+
+
+FIGURES = {entry.name: entry for entry in _entries()}
+
+
+class Store:
+    """The studies of a results folder, each read at most once from each of its sources."""
+
+    def __init__(self, results: Path, scale: str, *, partial: bool = False, reference: bool = False) -> None:
+        self.results, self.scale, self.partial, self.reference = results, scale, partial, reference
+        self._own: dict[str, Story | None] = {}
+        self._kept: dict[str, Story | None] = {}
+
+    def story(self, study: str) -> Story | None:
+        """A study from its own runs where they are done, else from the reference."""
+        if self.reference:
+            return self.kept(study)
+        if study not in self._own:
+            steps, layers = tables.STEP_COLUMNS, tables.LAYER_COLUMNS
+            own = load_study(self.results, study, self.scale, partial=self.partial, steps=steps, layers=layers)
+            self._own[study] = _story(own)
+        return self._own[study]
+
+    def kept(self, study: str) -> Story | None:
+        """A study from the reference."""
+        if study not in self._kept:
+            steps, layers = tables.STEP_COLUMNS, tables.LAYER_COLUMNS
+            self._kept[study] = _story(load_reference(self.results, study, self.scale, steps=steps, layers=layers))
+        return self._kept[study]
+
+    def why_not(self, study: str) -> str:
+        """Why a study has no tables."""
+        plan = newest_plan(self.results / "runs" / study / self.scale)
+        own = (
+            f"{plan}; finish it with make sweep, or draw what there is with --partial" if plan else f"no runs at {self.scale}"
+        )
+        return f"{own}, and no reference"
+
+    def together(self, entry: Entry) -> tuple[Stories, str]:
+        """What an entry draws, all of one source, and a remark where that costs something."""
+        main = self.story(entry.needs)
+        if main is None:
+            return {}, ""
+        if entry.wants is None:
+            return {entry.needs: main}, ""
+        side = self.story(entry.wants)
+        if side is not None and side.study.source.kind == main.study.source.kind:
+            return {entry.needs: main, entry.wants: side}, ""
+        both = {study: self.kept(study) for study in (entry.needs, entry.wants)}
+        whole = {study: story for study, story in both.items() if story is not None}
+        if side is not None and len(whole) == 2:
+            return whole, f"from the reference, since {main.study.source.study} and {entry.wants} are not both run here"
+        return {
+            entry.needs: main
+        }, f"without the panels of {entry.wants}, which has no {main.study.source.kind} at {self.scale}"
+
+
+def _story(study: Study | None) -> Story | None:
+    return None if study is None else Story(study)
+
+
+def draw(store: Store, out: Path, names: list[str], console: Console) -> list[Path]:
+    """Draw the named figures into `out` and say what they were made from. Returns the files."""
+    paths: list[Path] = []
+    missing: dict[str, list[str]] = {}
+    drawn: dict[tuple[str, str], Story] = {}
+    for name in names:
+        entry = FIGURES[name]
+        stories, remark = store.together(entry)
+        if not stories:
+            missing.setdefault(entry.needs, []).append(name)
+            continue
+        with style.applied():
+            paths += style.save(entry.figure(stories), out / name)
+        drawn |= {(story.study.source.kind, study): story for study, story in stories.items()}
+        console.print(
+            f"{_shown(out / name)}.{{{','.join(style.FORMATS)}}}" + (f"  ({remark})" if remark else ""), soft_wrap=True
+        )
+    for story in drawn.values():
+        console.print(str(story.study.source), soft_wrap=True)
+    for study, skipped in missing.items():
+        why = store.why_not(study)
+        console.print(f"{study}: {why}; skipped: {', '.join(skipped)}", soft_wrap=True)
+    for story in drawn.values():
+        console.print(outcome_counts(story) if story.trained else "")
+        console.print(fitted_numbers(story))
+    return paths
+
+
+def _shown(path: Path) -> str:
+    return os.path.relpath(path)
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m analysis.figures", description="Draw the figures from the store.")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder with runs/ and reference/")
+    parser.add_argument("--scale", default="laptop", help="laptop, smoke or gpu")
+    parser.add_argument("--out", type=Path, default=None, help="folder for <scale>/<figure>.png; default <results>/figures")
+    parser.add_argument("--only", default="", help="names of figures, comma-separated")
+    parser.add_argument("--partial", action="store_true", help="draw the finished runs of a plan that is not done")
+    arguments = parser.parse_args(argv)
+    names = [name for name in arguments.only.split(",") if name] or list(FIGURES)
+    unknown = [name for name in names if name not in FIGURES]
+    if unknown:
+        parser.error(f"no figure {', '.join(unknown)}; known are: {', '.join(FIGURES)}")
+    arguments.names = names
+    return arguments
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit status: 0 if anything was drawn."""
+    arguments = _arguments(argv)
+    console, errors = Console(), Console(stderr=True)
+    store = Store(arguments.results, arguments.scale, partial=arguments.partial)
+    out = (arguments.out or arguments.results / "figures") / arguments.scale
+    try:
+        paths = draw(store, out, arguments.names, console)
+    except SchemaError as error:
+        errors.print(f"error: {error}", soft_wrap=True, markup=False)
+        return 1
+    if not paths:
+        errors.print(f"error: nothing to draw in {arguments.results} at {arguments.scale}; run: make sweep", soft_wrap=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""Run folders, or the reference, as tidy tables.
+
+A study's own runs are read where its newest plan is done, exactly the runs of that plan; otherwise the committed reference.
+The two are never mixed, and what is left out is counted.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from analysis.schema import SchemaError, columns, read_json, read_table
+
+FINISHED = ("complete", "diverged")  # divergence is a result
+ORDER = ["variant", "depth", "warmup", "seed", "run"]
+NONE: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the runs of a study came from.
+
+    left_out : runs of the plan that have not ended and are not in the tables.
+    other : why the study's own runs were not used, or were not all; empty where nothing needs saying.
+    """
+
+    study: str
+    scale: str
+    kind: Literal["runs", "reference"]
+    runs: int
+    left_out: int
+    commits: tuple[str, ...]
+    other: str = ""
+
+    def __str__(self) -> str:
+        where = "results/runs" if self.kind == "runs" else "the committed reference"
+        line = f"{self.study}: {self.runs} runs of {where} at {self.scale}, {self.origin}"
+        if self.left_out:
+            line += f"; {self.left_out} incomplete left out"
+        return line + (f" ({self.other})" if self.other else "")
+
+    @property
+    def origin(self) -> str:
+        """The commits of the code that ran."""
+        return f"commit{'s' if len(self.commits) > 1 else ''} {', '.join(self.commits)}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """One study's tables: `runs` has one row per run; `steps` and `layers` name their run in the categorical column `run`."""
+
+    source: Source
+    runs: pd.DataFrame
+    steps: pd.DataFrame
+    layers: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The newest command of a study and the state of each of its runs; a run without a folder is `missing`."""
+
+    path: Path
+    states: dict[str, str]
+
+    @property
+    def finished(self) -> list[str]:
+        return [run for run, state in self.states.items() if state in FINISHED]
+
+    @property
+    def done(self) -> bool:
+        return len(self.finished) == len(self.states) > 0
+
+    def __str__(self) -> str:
+        counts = Counter(state for state in self.states.values() if state not in FINISHED)
+        rest = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
+        return f"{len(self.finished)} of {len(self.states)} runs of its newest plan done" + (f", {rest}" if rest else "")
+
+
+def load_study(
+    results: Path,
+    study: str,
+    scale: str = "laptop",
+    *,
+    partial: bool = False,
+    steps: tuple[str, ...] | None = None,
+    layers: tuple[str, ...] | None = None,
+) -> Study | None:
+    """A study's tables from its own runs if the newest plan is done, else from the reference; None if there is neither.
+
+    partial : use the runs that have ended of a plan that is not done.
+    steps, layers : columns to read; None = all, () = leave the table out. `step` (and `layer`) are always read.
+    Raises SchemaError for a file that does not fit the schema or is cut short.
+    """
+    folder = results / "runs" / study / scale
+    plan = newest_plan(folder)
+    if plan is not None and (plan.done or (partial and plan.finished)):
+        return _from_runs(folder, plan, steps, layers)
+    reason = f"results/runs: {plan}" if plan is not None else "results/runs: no plan"
+    return load_reference(results, study, scale, steps=steps, layers=layers, other=reason)
+
+
+def newest_plan(folder: Path) -> Plan | None:
+    """The plan written last in a folder of runs, with its runs' states; None where there is none."""
+    paths = sorted(folder.glob("plan-*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    if not paths:
+        return None
+    runs = read_json(paths[-1], ("schema", "study", "scale", "runs"))["runs"]
+    return Plan(paths[-1], {run: _state(folder / run / "run.json") for run in runs})
+
+
+def load_reference(
+    results: Path,
+    study: str,
+    scale: str = "laptop",
+    *,
+    steps: tuple[str, ...] | None = NONE,
+    layers: tuple[str, ...] | None = NONE,
+    other: str = "",
+) -> Study | None:
+    """A study's tables from results/reference; None where it has none at this scale."""
+    folder = results / "reference" / study
+    if not (folder / "runs.parquet").exists():
+        return None
+    frame = read_table(folder / "runs.parquet", "runs").to_pandas().sort_values(ORDER, ignore_index=True)
+    if set(frame["scale"]) != {scale}:
+        return None
+    return Study(
+        _source(frame, "reference", 0, other),
+        frame,
+        _shared(folder / "steps.parquet", "steps", _with(("step",), steps), frame["run"]),
+        _shared(folder / "layers.parquet", "layers", _with(("step", "layer"), layers), frame["run"]),
+    )
+
+
+def _from_runs(folder: Path, plan: Plan, steps: tuple[str, ...] | None, layers: tuple[str, ...] | None) -> Study:
+    names = plan.finished
+    frame = run_table(folder, names).to_pandas().sort_values(ORDER, ignore_index=True)
+    source = _source(frame, "runs", len(plan.states) - len(names), "" if plan.done else str(plan))
+    step_frame = _separate(folder, "steps", _with(("step",), steps), frame["run"])
+    layer_frame = _separate(folder, "layers", _with(("step", "layer"), layers), frame["run"])
+    _check_whole(folder, frame, step_frame, layer_frame)
+    return Study(source, frame, step_frame, layer_frame)
+
+
+def run_table(folder: Path, names: list[str]) -> pa.Table:
+    """The run.json files of these folders as the schema's table `runs`."""
+    rows = [_row(folder / name / "run.json", name) for name in names]
+    arrays = []
+    for column, kind in columns("runs").items():
+        try:
+            arrays.append(pa.array([row[column] for row in rows], kind))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise SchemaError(f"{folder}/*/run.json: {column} is not {kind} ({error})") from error
+    return pa.table(dict(zip(columns("runs"), arrays, strict=True)))
+
+
+def _row(path: Path, name: str) -> dict[str, Any]:
+    run = read_json(path, ("schema", "run", "study", "scale", "variant", "config", "manifest", "status"))
+    if run["run"] != name:
+        raise SchemaError(f"{path}: key run is {run['run']!r}, not the name of its folder")
+    config, manifest, status = run["config"], run["manifest"], run["status"]
+    try:
+        norm, data = config["norm"], manifest["data"]
+        return {
+            "run": name, "study": run["study"], "scale": run["scale"], "variant": run["variant"],
+            "label": norm["label"], "color": norm["color"], "linestyle": norm["linestyle"],
+            "depth": config["model"]["depth"], "warmup": config["schedule"]["warmup"], "seed": config["seed"],
+            "state": status["state"], "diverged_step": status["diverged_step"],
+            "first_nonfinite_layer": status["first_nonfinite_layer"], "initial_loss": status["initial_loss"],
+            "final_val_loss": status["val_loss"], "unigram": data["unigram"], "bigram": data["bigram"],
+            "commit": manifest["commit"], "config": json.dumps(config, sort_keys=True),
+            "manifest": json.dumps(manifest, sort_keys=True),
+        }  # fmt: skip
+    except (KeyError, TypeError) as error:
+        raise SchemaError(f"{path}: no key {error}; the run is older than the schema, run it again") from error
+
+
+def _state(path: Path) -> str:
+    if not path.exists():
+        return "missing"
+    status = read_json(path, ("status",))["status"]
+    if not isinstance(status, dict) or "state" not in status:
+        raise SchemaError(f"{path}: no key status.state")
+    return str(status["state"])
+
+
+def _source(frame: pd.DataFrame, kind: Literal["runs", "reference"], left_out: int, other: str) -> Source:
+    study, scale = str(frame["study"].iloc[0]), str(frame["scale"].iloc[0])
+    return Source(study, scale, kind, len(frame), left_out, tuple(sorted(set(frame["commit"]))), other)
+
+
+def _with(keys: tuple[str, ...], names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return names if not names else keys + tuple(name for name in names if name not in keys)
+
+
+def _separate(folder: Path, table: str, names: tuple[str, ...] | None, runs: pd.Series) -> pd.DataFrame:
+    """One table from the files of many run folders."""
+    if names == NONE:
+        return pd.DataFrame()
+    parts = [read_table(folder / run / f"{table}.parquet", table, names) for run in runs]
+    code = pd.Categorical.from_codes(
+        np.repeat(np.arange(len(parts)), [len(part) for part in parts]), categories=pd.Index(runs)
+    )
+    frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
+    frame.insert(0, "run", code)
+    return frame
+
+
+def _shared(path: Path, table: str, names: tuple[str, ...] | None, runs: pd.Series) -> pd.DataFrame:
+    """One table from one file that holds many runs."""
+    if names == NONE:
+        return pd.DataFrame()
+    frame: pd.DataFrame = read_table(path, table, names, many=True).to_pandas()
+    if set(frame["run"].unique()) != set(runs):
+        raise SchemaError(f"{path}: its runs are not those of {path.with_name('runs.parquet')}; write the reference again")
+    frame["run"] = pd.Categorical(frame["run"], categories=list(runs))
+    return frame.sort_values([c for c in ("run", "step", "layer") if c in frame], ignore_index=True)
+
+
+def _check_whole(folder: Path, runs: pd.DataFrame, steps: pd.DataFrame, layers: pd.DataFrame) -> None:
+    """Raise SchemaError where a complete run's steps end early, or a step lacks a layer."""
+    of = runs.set_index("run")
+    if "step" in steps:
+        last = of["config"].map(lambda config: json.loads(config)["train"]["steps"] - 1)
+        end = steps.groupby("run", observed=False)["step"].max().reindex(of.index)
+        for run in of.index[(of["state"] == "complete") & ~(end >= last)]:
+            raise SchemaError(f"{folder / run / 'steps.parquet'}: ends at step {end[run]} of {last[run]}; run it again")
+    if "layer" in layers:
+        group = layers.groupby("run", observed=False)["step"]
+        short = (group.size() != group.nunique() * (of["depth"] + 1)).reindex(of.index)
+        for run in of.index[short]:
+            raise SchemaError(f"{folder / run / 'layers.parquet'}: a step lacks some of the {of['depth'][run] + 1} layers")

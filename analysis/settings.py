@@ -1,0 +1,90 @@
+"""The setting of a study in words, read from the configs of its runs."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from analysis.cells import configs
+
+INITS = {"xavier": "Xavier-normal", "gpt2": "N(0, std²)", "gpt2_scaled": "N(0, std²), W_O and W_2 × 1/√(2L)", "torch": "torch"}
+OPTIMIZERS = {"adamw": "AdamW", "sgd": "SGD", "radam": "RAdam"}
+FFNS = {"gelu": "GELU", "gelu_tanh": "GELU (tanh)", "relu": "ReLU", "silu": "SiLU", "swiglu": "SwiGLU"}
+
+
+def setting(runs: pd.DataFrame) -> str:
+    """Init, model, data and optimizer of a study in one line; where runs differ, every value, slashed."""
+    config = configs(runs)
+    untrained = max(config["train.steps"]) <= 1
+    parts = [_init(config), _model(config), _data(config)] + ([] if untrained else [_optimizer(config)])
+    return "; ".join(parts)
+
+
+def init_name(runs: pd.DataFrame) -> str:
+    """The weight init in words, with its std where it has one."""
+    config = configs(runs)
+    name = _each(config, "init.name", INITS)
+    return name.replace("std²", f"{_each(config, 'init.std')}²")
+
+
+def _init(config: pd.DataFrame) -> str:
+    name = _each(config, "init.name", INITS).replace("std²", f"{_each(config, 'init.std')}²")
+    std = _values(config, "init.embedding_std")
+    embedding = " or ".join("of unit variance per token" if v is None else f"std {v:g}" for v in std)
+    tied = ", tied readout" if True in _values(config, "model.tied") else ""
+    return f"init {name}, embeddings {embedding}{tied}"
+
+
+def _model(config: pd.DataFrame) -> str:
+    d_ff = "" if _values(config, "model.d_ff") == [None] else f" d_ff={_each(config, 'model.d_ff')}"
+    kind = _each(config, "norm.kind", {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"})
+    return (
+        f"d={_each(config, 'model.width')}, {_each(config, 'model.n_head')} heads, "
+        f"{_each(config, 'model.ffn', FFNS)}{d_ff}, {_each(config, 'model.positions')} positions, "
+        f"{kind} ε={_each(config, 'norm.eps')}"
+    )
+
+
+def _data(config: pd.DataFrame) -> str:
+    return (
+        f"{_each(config, 'data.name')}, B={_each(config, 'train.batch')} sequences of T={_each(config, 'train.context')}, "
+        f"{_each(config, 'train.precision')}"
+    )
+
+
+def _optimizer(config: pd.DataFrame) -> str:
+    name = _each(config, "optim.name", OPTIMIZERS)
+    if set(_values(config, "optim.name")) == {"sgd"}:
+        detail = f"momentum {_each(config, 'optim.momentum')}"
+    else:
+        betas = "/".join(f"({a:g}, {b:g})" for a, b in _values(config, "optim.betas"))
+        detail = f"β={betas}, ε={_each(config, 'optim.eps')}"
+    clip = "no clipping" if _values(config, "train.clip") == [None] else f"clip {_each(config, 'train.clip')}"
+    return (
+        f"{name} lr {_each(config, 'optim.lr')}, {detail}, weight decay {_each(config, 'optim.weight_decay')}, {clip}, "
+        f"{_each(config, 'schedule.name')} schedule, warmup {_each(config, 'schedule.warmup')} of "
+        f"{_each(config, 'train.steps')} steps"
+    )
+
+
+def _values(config: pd.DataFrame, key: str) -> list[Any]:
+    if key not in config:
+        return [None]
+    return sorted(config[key].unique(), key=lambda value: (value is not None, value if value is not None else 0))
+
+
+def _each(config: pd.DataFrame, key: str, names: dict[str, str] | None = None) -> str:
+    return "/".join(_word(value, names or {}) for value in _values(config, key))
+
+
+def _word(value: Any, names: dict[str, str]) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower() if value is not None else "default"
+    if isinstance(value, int | float):
+        return f"{value:g}"
+    return names.get(value, str(value))
+
+
+def joined(words: Iterable[str]) -> str:
+    """Distinct words in order, comma-separated."""
+    return ", ".join(dict.fromkeys(words))
