@@ -4,7 +4,7 @@ Shapes in names: B batch, T tokens, D width, H heads, L layers, R seeds, P point
 cell is a config without its seed. Data flow one way: load -> tables (by stats) -> plots -> figures, the only writer.
 """
 
-from analysis.load import Source, Study, load_study
+from analysis.load import Columns, Source, Study, load_study
 from analysis.schema import SchemaError
 
-__all__ = ["SchemaError", "Source", "Study", "load_study"]
+__all__ = ["Columns", "SchemaError", "Source", "Study", "load_study"]

@@ -1,6 +1,7 @@
 """Cells: a config without its seed. Runs are averaged over seeds only where nothing else differs."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -63,4 +64,4 @@ def _inside(key: str) -> bool:
 
 
 def _missing(value: Any) -> bool:
-    return isinstance(value, float) and value != value
+    return isinstance(value, float) and math.isnan(value)

@@ -12,6 +12,7 @@ from analysis.story import Story, averages, moment_title
 from analysis.style import GUIDE
 
 NORM = "Norms are Frobenius norms (not squared) over the whole batch, of the mean loss per token, before clipping."
+RELATIVE = "Relative norm: ‖∂loss/∂x_l‖ √Var(x_l) over the same at the last point L, so that a change of scale drops out."
 NAMES = {
     "grad_stream": r"$\|\partial\,\mathrm{loss}/\partial x_\ell\|$  [nats]",
     "grad_rel": "relative gradient norm  [1]",
@@ -24,7 +25,12 @@ def profile(story: Story, quantities: tuple[str, ...]) -> Figure:
     rows = [(quantity, moment) for quantity in quantities for moment in story.at]
     depths = story.some_depths
     title = "Gradient norm over the layers" if quantities[0] == "grad_stream" else "Relative gradient norm over the layers"
-    page = Page(2.5 * len(depths) + 0.6, 2.35 * len(rows) + 1.0, title, [NORM, averages(story, "bands", True), story.note])
+    page = Page(
+        2.5 * len(depths) + 0.6,
+        2.35 * len(rows) + 1.0,
+        title,
+        [f"{NORM} {RELATIVE}" if "grad_rel" in quantities else NORM, averages(story, "bands", True), story.note],
+    )
     axes = page.grid(len(rows), len(depths), sharey="row")
     for row_axes, (quantity, moment) in zip(axes, rows, strict=True):
         table = tables.profile(story.runs, story.study.layers, quantity, moment.step)
@@ -66,7 +72,7 @@ def variance(story: Story) -> Figure:
 
 def _layers(ax: Axes, story: Story, single: pd.DataFrame, mean: pd.DataFrame, depth: int) -> None:
     plots.seeds(ax, single, "layer", story.looks)
-    plots.means(ax, mean, "layer", story.looks, bars=False, every=max(1, depth // 5))
+    plots.means(ax, mean, "layer", story.looks, bars=False)
     plots.lost(ax, single, story.looks)
     ax.set_xlim(-0.03 * depth, 1.03 * depth)
     ax.set_xticks([0, depth // 2, depth])

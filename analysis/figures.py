@@ -78,16 +78,14 @@ class Store:
         if self.reference:
             return self.kept(study)
         if study not in self._own:
-            steps, layers = tables.STEP_COLUMNS, tables.LAYER_COLUMNS
-            own = load_study(self.results, study, self.scale, partial=self.partial, steps=steps, layers=layers)
+            own = load_study(self.results, study, self.scale, partial=self.partial, columns=tables.DRAWN)
             self._own[study] = _story(own)
         return self._own[study]
 
     def kept(self, study: str) -> Story | None:
         """A study from the reference."""
         if study not in self._kept:
-            steps, layers = tables.STEP_COLUMNS, tables.LAYER_COLUMNS
-            self._kept[study] = _story(load_reference(self.results, study, self.scale, steps=steps, layers=layers))
+            self._kept[study] = _story(load_reference(self.results, study, self.scale, columns=tables.DRAWN))
         return self._kept[study]
 
     def why_not(self, study: str) -> str:

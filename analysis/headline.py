@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis import plots, tables
-from analysis.drawings import NORM
+from analysis.drawings import NORM, RELATIVE
 from analysis.layout import Page
 from analysis.settings import init_name, joined
 from analysis.story import Story, averages, moment_title
@@ -17,8 +17,7 @@ from analysis.summary import exponent_text
 ROWS = {
     ("grad_stream", "first"): "first point\n" + r"$\|\partial\,\mathrm{loss}/\partial x_0\|$  [nats]",
     ("grad_stream", "last"): "last point\n" + r"$\|\partial\,\mathrm{loss}/\partial x_L\|$  [nats]",
-    ("grad_rel", "first"): "first relative to last point\n"
-    + r"$\frac{\|\partial\,\mathrm{loss}/\partial x_0\|\,\sigma(x_0)}{\|\partial\,\mathrm{loss}/\partial x_L\|\,\sigma(x_L)}$  [1]",
+    ("grad_rel", "first"): "first over last point\nrelative norm  [1]",
 }
 
 
@@ -28,8 +27,10 @@ def headline(training: Story, init: Story | None) -> Figure:
     columns += [(training, moment) for moment in training.at if moment.name != "init"]
     stories = [story for story in (init, training) if story is not None]
     notes = [
-        f"{averages(training, 'bars', True).replace('Lines', 'Marks')} {NORM} Numbers above the panels: exponent of L, least squares on "
-        f"the logarithms for each seed within one outcome over {fitted_over(training)}, with half the 95 % t interval over seeds.",
+        f"{averages(training, 'bars', True).replace('Lines', 'Marks')} Series are set apart sideways. Numbers above the panels: "
+        f"exponent of L, fitted on logarithms over {fitted_over(training)} for each seed within one outcome, ± half the 95 % t "
+        f"interval over seeds. Grey: exponents 0, -1/2, -1.",
+        f"{NORM} {RELATIVE}",
         *(story.note for story in stories),
     ]
     page = Page(3.45 * len(columns) + 0.6, 9.3, f"Gradient norm against depth: {joined(training.runs['label'])}", notes)

@@ -14,11 +14,22 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from analysis.schema import SchemaError, columns, read_json, read_table
+from analysis import schema
+from analysis.schema import SchemaError, read_json, read_table
 
 FINISHED = ("complete", "diverged")  # divergence is a result
 ORDER = ["variant", "depth", "warmup", "seed", "run"]
-NONE: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What to read of `steps` and `layers`: None = all, () = nothing. `step` (and `layer`) are always read."""
+
+    steps: tuple[str, ...] | None = None
+    layers: tuple[str, ...] | None = None
+
+
+ALL = Columns()
 
 
 @dataclass(frozen=True)
@@ -82,26 +93,19 @@ class Plan:
 
 
 def load_study(
-    results: Path,
-    study: str,
-    scale: str = "laptop",
-    *,
-    partial: bool = False,
-    steps: tuple[str, ...] | None = None,
-    layers: tuple[str, ...] | None = None,
+    results: Path, study: str, scale: str = "laptop", *, partial: bool = False, columns: Columns = ALL
 ) -> Study | None:
     """A study's tables from its own runs if the newest plan is done, else from the reference; None if there is neither.
 
     partial : use the runs that have ended of a plan that is not done.
-    steps, layers : columns to read; None = all, () = leave the table out. `step` (and `layer`) are always read.
     Raises SchemaError for a file that does not fit the schema or is cut short.
     """
     folder = results / "runs" / study / scale
     plan = newest_plan(folder)
     if plan is not None and (plan.done or (partial and plan.finished)):
-        return _from_runs(folder, plan, steps, layers)
-    reason = f"results/runs: {plan}" if plan is not None else "results/runs: no plan"
-    return load_reference(results, study, scale, steps=steps, layers=layers, other=reason)
+        return _from_runs(folder, plan, columns)
+    reason = f"results/runs: {plan}" if plan is not None else ""
+    return load_reference(results, study, scale, columns=columns, other=reason)
 
 
 def newest_plan(folder: Path) -> Plan | None:
@@ -114,13 +118,7 @@ def newest_plan(folder: Path) -> Plan | None:
 
 
 def load_reference(
-    results: Path,
-    study: str,
-    scale: str = "laptop",
-    *,
-    steps: tuple[str, ...] | None = NONE,
-    layers: tuple[str, ...] | None = NONE,
-    other: str = "",
+    results: Path, study: str, scale: str = "laptop", *, columns: Columns = ALL, other: str = ""
 ) -> Study | None:
     """A study's tables from results/reference; None where it has none at this scale."""
     folder = results / "reference" / study
@@ -132,17 +130,17 @@ def load_reference(
     return Study(
         _source(frame, "reference", 0, other),
         frame,
-        _shared(folder / "steps.parquet", "steps", _with(("step",), steps), frame["run"]),
-        _shared(folder / "layers.parquet", "layers", _with(("step", "layer"), layers), frame["run"]),
+        _shared(folder, "steps", columns.steps, frame["run"]),
+        _shared(folder, "layers", columns.layers, frame["run"]),
     )
 
 
-def _from_runs(folder: Path, plan: Plan, steps: tuple[str, ...] | None, layers: tuple[str, ...] | None) -> Study:
+def _from_runs(folder: Path, plan: Plan, columns: Columns) -> Study:
     names = plan.finished
     frame = run_table(folder, names).to_pandas().sort_values(ORDER, ignore_index=True)
     source = _source(frame, "runs", len(plan.states) - len(names), "" if plan.done else str(plan))
-    step_frame = _separate(folder, "steps", _with(("step",), steps), frame["run"])
-    layer_frame = _separate(folder, "layers", _with(("step", "layer"), layers), frame["run"])
+    step_frame = _separate(folder, "steps", columns.steps, frame["run"])
+    layer_frame = _separate(folder, "layers", columns.layers, frame["run"])
     _check_whole(folder, frame, step_frame, layer_frame)
     return Study(source, frame, step_frame, layer_frame)
 
@@ -151,12 +149,12 @@ def run_table(folder: Path, names: list[str]) -> pa.Table:
     """The run.json files of these folders as the schema's table `runs`."""
     rows = [_row(folder / name / "run.json", name) for name in names]
     arrays = []
-    for column, kind in columns("runs").items():
+    for column, kind in schema.columns("runs").items():
         try:
             arrays.append(pa.array([row[column] for row in rows], kind))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise SchemaError(f"{folder}/*/run.json: {column} is not {kind} ({error})") from error
-    return pa.table(dict(zip(columns("runs"), arrays, strict=True)))
+    return pa.table(dict(zip(schema.columns("runs"), arrays, strict=True)))
 
 
 def _row(path: Path, name: str) -> dict[str, Any]:
@@ -194,30 +192,30 @@ def _source(frame: pd.DataFrame, kind: Literal["runs", "reference"], left_out: i
     return Source(study, scale, kind, len(frame), left_out, tuple(sorted(set(frame["commit"]))), other)
 
 
-def _with(keys: tuple[str, ...], names: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    return names if not names else keys + tuple(name for name in names if name not in keys)
+def _names(table: str, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    keys = ("step", "layer") if table == "layers" else ("step",)
+    return None if names is None else keys + tuple(name for name in names if name not in keys)
 
 
 def _separate(folder: Path, table: str, names: tuple[str, ...] | None, runs: pd.Series) -> pd.DataFrame:
     """One table from the files of many run folders."""
-    if names == NONE:
+    if names == ():
         return pd.DataFrame()
-    parts = [read_table(folder / run / f"{table}.parquet", table, names) for run in runs]
-    code = pd.Categorical.from_codes(
-        np.repeat(np.arange(len(parts)), [len(part) for part in parts]), categories=pd.Index(runs)
-    )
+    parts = [read_table(folder / run / f"{table}.parquet", table, _names(table, names)) for run in runs]
+    code = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
-    frame.insert(0, "run", code)
+    frame.insert(0, "run", pd.Series(pd.Categorical.from_codes(code, categories=pd.Index(runs))))
     return frame
 
 
-def _shared(path: Path, table: str, names: tuple[str, ...] | None, runs: pd.Series) -> pd.DataFrame:
+def _shared(folder: Path, table: str, names: tuple[str, ...] | None, runs: pd.Series) -> pd.DataFrame:
     """One table from one file that holds many runs."""
-    if names == NONE:
+    if names == ():
         return pd.DataFrame()
-    frame: pd.DataFrame = read_table(path, table, names, many=True).to_pandas()
+    path = folder / f"{table}.parquet"
+    frame: pd.DataFrame = read_table(path, table, _names(table, names), many=True).to_pandas()
     if set(frame["run"].unique()) != set(runs):
-        raise SchemaError(f"{path}: its runs are not those of {path.with_name('runs.parquet')}; write the reference again")
+        raise SchemaError(f"{path}: its runs are not those of {folder / 'runs.parquet'}; write the reference again")
     frame["run"] = pd.Categorical(frame["run"], categories=list(runs))
     return frame.sort_values([c for c in ("run", "step", "layer") if c in frame], ignore_index=True)
 

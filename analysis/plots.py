@@ -20,17 +20,21 @@ GUIDES: tuple[tuple[float, Any, str], ...] = (
 )
 
 
-def means(ax: Axes, table: pd.DataFrame, x: str, looks: Looks, *, bars: bool, every: int = 1) -> None:
+def means(ax: Axes, table: pd.DataFrame, x: str, looks: Looks, *, bars: bool) -> None:
     """One line per cell and outcome through the means over seeds, with the interval as bars or as a band.
 
-    table : from tables.across_seeds. Outcomes are told by the filling of the markers, which stand at every `every`-th x.
+    table : from tables.across_seeds. Outcomes are told by the filling of the markers, which
+    stand at every x with bars, and at five or so without.
     """
     by = ["variant", "warmup", "outcome"] + (["depth"] if x != "depth" else [])
     for name, group in groups(table, by):
         look = looks[name[0], name[1]]
         data = {c: group[c].to_numpy(float) for c in (x, "estimate", "low", "high")}
         style: dict[str, Any] = {"color": look.color, "marker": look.marker, "zorder": 3, **face(name[2])}
-        style |= {"linestyle": look.linestyle, "markevery": slice(len(group) // 40, None, max(every, 1))}
+        style |= {
+            "linestyle": look.linestyle,
+            "markevery": slice(len(group) // 40, None, 1 if bars else max(1, (len(group) - 1) // 5)),
+        }
         if not bars:
             style["markersize"] = 4
         ax.plot(data[x], data["estimate"], **style)

@@ -6,45 +6,60 @@ from rich import box
 from rich.table import Table
 
 from analysis import tables
-from analysis.style import warmup_words
+from analysis.cells import groups
 from analysis.story import Story
+
+SHORT = {("grad_stream", "first"): "first point", ("grad_stream", "last"): "last point", ("grad_rel", "first"): "first / last"}
 
 
 def fitted_numbers(story: Story) -> Table:
-    """Exponents of the depth law, one row per quantity, moment, series and outcome, over both ranges of depth."""
-    title = f"{story.study.source.study} at {story.study.source.scale}: value ~ L^exponent"
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    table.caption = "± half the 95 % t interval over seeds; -: fewer than three depths, or zeros"
-    for name in ("quantity", "step", "series", "outcome"):
-        table.add_column(name)
-    for name in (f"L ≥ {tables.FIT_FROM}", "seeds", "all L", "seeds", "diverged"):
+    """Exponents of the depth law over both ranges of depth: a row per step, series and outcome, a column per quantity."""
+    source = story.study.source
+    table = Table(title=f"{source.study} at {source.scale}: gradient norm ~ L^exponent", **_LOOK)
+    table.caption = (
+        "Exponent ± half its 95 % t interval, a slope per seed. First over last point: relative norm (grad_rel). "
+        "-: not fitted (under three depths, or a gradient of 0). n: seeds fitted. Diverged: of the runs of the series."
+    )
+    for name in ("step", "series", "outcome", "over"):
+        table.add_column(name, no_wrap=True)
+    for name in (*SHORT.values(), "n", "diverged"):
         table.add_column(name, justify="right", no_wrap=True)
-    fits = story.exponents
-    for _, fit in fits.sort_values(["step", "quantity", "place"], kind="stable").iterrows():
-        look = story.looks[fit["variant"], fit["warmup"]]
-        lost = story.runs[(story.runs["variant"] == fit["variant"]) & (story.runs["warmup"] == fit["warmup"])]["outcome"]
-        table.add_row(
-            f"{fit['quantity']}, {fit['place']} point", str(fit["step"]), look.label, str(fit["outcome"]),
-            exponent_text(fit, ""), str(fit["seeds"]), exponent_text(fit, "_all"), str(fit["seeds_all"]),
-            f"{int((lost == 'diverged').sum())}/{len(lost)}",
-        )  # fmt: skip
+    runs, fits = story.runs, story.exponents
+    for (step, variant, warmup, outcome), fit in groups(fits, ["step", "variant", "warmup", "outcome"]):
+        by_name = {(row["quantity"], row["place"]): row for _, row in fit.iterrows()}
+        mine = runs.loc[(runs["variant"] == variant) & (runs["warmup"] == warmup), "outcome"]
+        lost = f"{int((mine == 'diverged').sum())}/{len(mine)}"
+        lead = (str(step), story.looks[variant, warmup].label, str(outcome))
+        for suffix, over in (("", f"L ≥ {tables.FIT_FROM}"), ("_all", "all L")):
+            numbers = [exponent_text(by_name[name], suffix) for name in SHORT]
+            if suffix == "_all" or numbers != ["-"] * len(SHORT):
+                table.add_row(*lead, over, *numbers, str(min(row["seeds" + suffix] for row in by_name.values())), lost)
     return table
 
 
 def outcome_counts(story: Story) -> Table:
-    """Outcomes per cell with the steps between which its seeds escaped."""
-    title = f"{story.study.source.study} at {story.study.source.scale}: outcomes"
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for name in ("variant", "warmup", "L", "trained", "stuck", "unfinished", "diverged", "runs", "escape step"):
-        table.add_column(name, justify="left" if name in ("variant", "warmup") else "right")
-    for _, cell in tables.fractions(story.runs).iterrows():
-        first, last = cell["escape_first"], cell["escape_last"]
-        escape = "-" if pd.isna(first) else f"{first}" if first == last else f"{first} to {last}"
-        counts = [str(cell[name]) for name in ("trained", "stuck", "unfinished", "diverged")]
-        table.add_row(
-            cell["label"], warmup_words(int(cell["warmup"])), str(cell["depth"]), *counts, str(cell["seeds"]), escape
-        )
+    """How many runs of each cell trained, what became of the others, and between which steps they escaped."""
+    source = story.study.source
+    table = Table(title=f"{source.study} at {source.scale}: runs trained, by depth", **_LOOK)
+    table.caption = (
+        "In brackets: the steps between which its runs escaped the unigram entropy; then the outcomes of the others."
+    )
+    table.add_column("series", no_wrap=True)
+    for depth in story.depths:
+        table.add_column(f"L = {depth}")
+    cells = {(cell["variant"], cell["warmup"], cell["depth"]): cell for _, cell in tables.fractions(story.runs).iterrows()}
+    for name, look in story.looks.items():
+        table.add_row(look.label, *(_cell(cells.get((*name, depth))) for depth in story.depths))
     return table
+
+
+def _cell(cell: pd.Series | None) -> str:
+    if cell is None:
+        return "-"
+    first, last = cell["escape_first"], cell["escape_last"]
+    escape = "" if pd.isna(first) else f" ({first})" if first == last else f" ({first}-{last})"
+    rest = "".join(f"\n{cell[name]} {name}" for name in ("stuck", "unfinished", "diverged") if cell[name])
+    return f"{cell['trained']}/{cell['seeds']}{escape}{rest}"
 
 
 def exponent_text(fit: pd.Series, suffix: str) -> str:
@@ -54,3 +69,6 @@ def exponent_text(fit: pd.Series, suffix: str) -> str:
         return "-"
     number = f"{exponent:+.2f}".replace("-", "−")
     return f"{number} ± {(high - low) / 2:.2f}" if np.isfinite(low) else f"{number} (1 seed)"
+
+
+_LOOK = {"box": box.SIMPLE_HEAD, "title_justify": "left", "caption_justify": "left", "padding": (0, 1), "pad_edge": False}

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.cells import groups
-from analysis.load import Study
+from analysis.load import Columns, Study
 from analysis.stats import Interval, fraction_interval, geometric_mean_interval, mean_interval, power_law
 
 MARGIN = 0.1  # nats below (above) the unigram entropy from which a run counts as trained (unfinished)
@@ -19,6 +19,7 @@ SERIES = ["variant", "label", "color", "linestyle", "warmup"]
 CELL = [*SERIES, "depth"]
 STEP_COLUMNS = ("loss",)
 LAYER_COLUMNS = ("grad_stream", "grad_rel", "stream_var", "token_cosine", "norm_std_attn", "norm_std_ffn")
+DRAWN = Columns(STEP_COLUMNS, LAYER_COLUMNS)  # what figures read, and what the reference keeps
 LAW = (("grad_stream", "first"), ("grad_stream", "last"), ("grad_rel", "first"))  # grad_rel is 1 at the last point
 
 
@@ -70,7 +71,7 @@ def attach(frame: pd.DataFrame, runs: pd.DataFrame, columns: list[str]) -> pd.Da
 
 
 def moments(study: Study) -> tuple[Moment, ...]:
-    """Initialisation, an early step (a tenth of the training) and the last, among the steps that all complete runs recorded."""
+    """Initialisation, an early step (a tenth of the training) and the last, of those that all complete runs recorded."""
     complete = study.runs.loc[study.runs["state"] == "complete", "run"]
     recorded = study.layers[["run", "step"]].drop_duplicates()
     if len(complete):

@@ -1,7 +1,5 @@
 """Figures over the training: loss, outcome, and how the gradient collapses. Tables in, a figure out."""
 
-import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
@@ -30,7 +28,7 @@ def loss(story: Story) -> Figure:
             chosen = [frame[(frame["depth"] == depth) & (frame["warmup"] == warmup)] for frame in (table, mean, story.runs)]
             single, line, runs = chosen
             plots.seeds(ax, single, "step", story.looks)
-            plots.means(ax, line, "step", story.looks, bars=False, every=max(1, int(story.runs["train_steps"].max()) // 5))
+            plots.means(ax, line, "step", story.looks, bars=False)
             plots.lost(ax, single, story.looks)
             plots.finals(ax, runs, story.looks)
             _entropies(ax, story)
@@ -106,10 +104,17 @@ def heatmap(story: Story) -> Figure:
 def collapse(story: Story) -> Figure:
     """The first point's gradient over the steps beside token cosine and the norms' input std: a row per series."""
     quantities = tables.collapse(story.runs, story.study.layers)
-    labels = {"grad_stream": r"$\|\partial\,\mathrm{loss}/\partial x_0\|$  [nats]", "token_cosine": "token cosine at point $L$  [1]",
-              "norm_std": "std of the norms' input  [1]"}  # fmt: skip
-    notes = [f"{averages(story, 'bands', True)} (Token cosine: mean.) Token cosine: mean cosine between two tokens of a sequence; "
-             f"1 = all tokens alike. Std of the norms' input: geometric mean over all norms of the blocks. {NORM}", story.note]  # fmt: skip
+    labels = {
+        "grad_stream": r"$\|\partial\,\mathrm{loss}/\partial x_0\|$  [nats]",
+        "token_cosine": "token cosine at point $L$  [1]",
+        "norm_std": "std of the norms' input  [1]",
+    }
+    notes = [
+        f"{averages(story, 'bands', True)} Token cosine (drawn as a plain mean): between two tokens of a sequence; 1 = all "
+        f"tokens alike. Std of the norms' input: geometric mean over all norms of the blocks.",
+        NORM,
+        story.note,
+    ]
     page = Page(11, 2.0 * len(story.looks) + 1.2, "How the gradient collapses, and what goes with it", notes)
     axes = page.grid(len(story.looks), 3, sharex=True, sharey="col")
     colors = depth_colors(story.depths)

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from experiments.config import CONF, SINGLE, ConfigError, register, validate
 from experiments.data import make_source
 from experiments.identity import run_folder
-from experiments.record import DONE, RunBusy, read_state
+from experiments.state import DONE, RunBusy, read_state
 from experiments.sweep import finished_plan, run_sweep
 
 COMMAND = "python -m experiments.train"
@@ -26,7 +26,7 @@ MULTIRUN = {"-m", "--multirun"}
 def main(arguments: Sequence[str]) -> int:
     """Exit code: 0 when everything asked for is there, 1 otherwise."""
     register()
-    overrides = [a for a in arguments if not a.startswith("-") and not a.startswith("sweep.")]
+    overrides = [argument for argument in arguments if not argument.startswith("-")]
     swept = bool(MULTIRUN & set(arguments))
     try:
         refuse_two_studies(overrides)

@@ -25,7 +25,11 @@ SMALL = ("model.depth=2", "train.steps=2", "schedule.warmup=0", "study.name=fake
 
 def jobs(results: Path, seeds: int, *overrides: str) -> list[DictConfig]:
     """Configs that differ in their seed."""
-    return [config(*SMALL, f"results={results}", f"seed={seed}", *overrides) for seed in range(seeds)]
+    first = config(*SMALL, f"results={results}", *overrides)
+    cfgs = [first.copy() for _ in range(seeds)]
+    for seed, cfg in enumerate(cfgs):
+        cfg.seed = seed
+    return cfgs
 
 
 def sweep(cfgs: list[DictConfig], *overrides: str) -> int:

@@ -37,7 +37,7 @@ def test_equal_jobs_are_one_run(tmp_path: Path) -> None:
 
 def test_a_study_drops_seeds_beyond_its_limit_at_a_depth(tmp_path: Path) -> None:
     cfgs = [
-        config(*fake_runs.SMALL, f"results={tmp_path}", "study.seeds={2: 2}", f"model.depth={depth}", f"seed={seed}")
+        config(*fake_runs.SMALL, f"results={tmp_path}", "+study.seeds={2: 2}", f"model.depth={depth}", f"seed={seed}")
         for depth in (1, 2)
         for seed in range(4)
     ]
@@ -71,7 +71,7 @@ def test_a_folder_that_holds_another_config_refuses_the_sweep(tmp_path: Path) ->
         collect([cfg])
 
 
-def test_a_deeper_wider_longer_run_costs_more(tmp_path: Path) -> None:
+def test_a_deeper_wider_longer_run_costs_more() -> None:
     base = config(*fake_runs.SMALL)
     for key in ("model.depth", "model.width", "train.steps", "train.batch", "train.context"):
         more = base.copy()

@@ -9,7 +9,7 @@ import pytest
 from experiments.identity import run_folder
 from experiments.plan import collect, make_plan
 from experiments.record import RunWriter
-from experiments.state import record_end
+from experiments.state import make_folder, record_end
 from experiments.status import main, standings
 
 Output = pytest.CaptureFixture[str]
@@ -22,6 +22,7 @@ def test_an_empty_store_says_so_and_what_to_run(tmp_path: Path, capsys: Output) 
 
 def test_every_run_of_the_newest_plan_is_counted_by_state(tmp_path: Path) -> None:
     cfgs = fake_runs.jobs(tmp_path, 6)
+    make_folder(run_folder(cfgs[0]).parent)
     make_plan(["old"], collect(cfgs[:1])[0]).write()
     plan = make_plan(["new"], collect(cfgs)[0])
     plan.write()
@@ -40,7 +41,6 @@ def test_a_broken_run_is_named_with_its_reason_and_traceback(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     [cfg] = fake_runs.jobs(Path("results"), 1)
-    make_plan([], collect([cfg])[0])
     record_end(cfg, "failed", "ValueError: [bold]as asked[/bold]", "Traceback")
     assert main([]) == 0
     printed = capsys.readouterr().out

@@ -136,7 +136,7 @@ def test_no_process_outlives_a_killed_sweep_and_done_runs_are_untouched(tmp_path
     assert contents(cfgs[:2]) == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_leaves_nothing_broken(tmp_path: Path, number: signal.Signals) -> None:
     cfgs = fake_runs.jobs(tmp_path, 4)
     behave(tmp_path, s1="wait", s2="wait")
@@ -179,6 +179,7 @@ def test_two_sweeps_at_once_run_each_job_once(tmp_path: Path) -> None:
     assert contents(cfgs[2:]) == before
 
 
+@pytest.mark.slow
 def test_a_killed_server_takes_its_runs_with_it_and_the_sweep_goes_on(tmp_path: Path) -> None:
     cfgs = fake_runs.jobs(tmp_path, 4)
     behave(tmp_path, s0="wait", s1="wait")
