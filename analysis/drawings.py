@@ -25,12 +25,8 @@ def profile(story: Story, quantities: tuple[str, ...]) -> Figure:
     rows = [(quantity, moment) for quantity in quantities for moment in story.at]
     depths = story.some_depths
     title = "Gradient norm over the layers" if quantities[0] == "grad_stream" else "Relative gradient norm over the layers"
-    page = Page(
-        2.5 * len(depths) + 0.6,
-        2.35 * len(rows) + 1.0,
-        title,
-        [f"{NORM} {RELATIVE}" if "grad_rel" in quantities else NORM, averages(story, "bands", True), story.note],
-    )
+    notes = [f"{NORM} {RELATIVE}" if "grad_rel" in quantities else NORM, averages(story, "bands", True), story.note]
+    page = Page(2.5 * len(depths) + 0.6, 2.35 * len(rows) + 1.0, title, notes)
     axes = page.grid(len(rows), len(depths), sharey="row")
     for row_axes, (quantity, moment) in zip(axes, rows, strict=True):
         table = tables.profile(story.runs, story.study.layers, quantity, moment.step)

@@ -23,6 +23,7 @@ from analysis.summary import fitted_numbers, outcome_counts
 
 INIT = "init_xavier"
 TRAINING = {"depth_warmup": "", "depth_warmup_xavier": "_xavier"}  # study: ending of its figures' names
+TABLE_WIDTH = 118  # characters
 Stories = dict[str, Story]
 
 
@@ -147,6 +148,12 @@ def draw(store: Store, out: Path, names: list[str], console: Console) -> list[Pa
     return paths
 
 
+def terminal() -> Console:
+    """Standard output, wide enough for the tables where it is a file."""
+    console = Console()
+    return console if console.is_terminal else Console(width=TABLE_WIDTH)
+
+
 def _shown(path: Path) -> str:
     return os.path.relpath(path)
 
@@ -170,7 +177,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0 if anything was drawn."""
     arguments = _arguments(argv)
-    console, errors = Console(), Console(stderr=True)
+    console, errors = terminal(), Console(stderr=True)
     store = Store(arguments.results, arguments.scale, partial=arguments.partial)
     out = (arguments.out or arguments.results / "figures") / arguments.scale
     try:

@@ -27,9 +27,9 @@ def headline(training: Story, init: Story | None) -> Figure:
     columns += [(training, moment) for moment in training.at if moment.name != "init"]
     stories = [story for story in (init, training) if story is not None]
     notes = [
-        f"{averages(training, 'bars', True).replace('Lines', 'Marks')} Series are set apart sideways. Numbers above the panels: "
-        f"exponent of L, fitted on logarithms over {fitted_over(training)} for each seed within one outcome, ± half the 95 % t "
-        f"interval over seeds. Grey: exponents 0, -1/2, -1.",
+        f"{averages(training, 'bars', True).replace('Lines', 'Marks')} Series are set apart sideways. Numbers over "
+        f"the panels: exponent of L, fitted on logarithms over {fitted_over(training)} for each seed of one outcome, "
+        f"± half the 95 % t interval over seeds. Grey: exponents 0, -1/2, -1.",
         f"{NORM} {RELATIVE}",
         *(story.note for story in stories),
     ]

@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder with runs/ and reference/")
     parser.add_argument("--study", action="append", choices=STUDIES, help="default: every study whose plan is done")
     arguments = parser.parse_args(argv)
-    console, errors = Console(), Console(stderr=True)
+    console, errors = figures.terminal(), Console(stderr=True)
     done = [study for study in STUDIES if (plan := newest_plan(arguments.results / "runs" / study / SCALE)) and plan.done]
     studies = arguments.study or done
     try:

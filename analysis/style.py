@@ -32,7 +32,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 }
 
 RC = {
-    "figure.dpi": 100, "savefig.dpi": 160, "svg.hashsalt": "depth", "svg.fonttype": "path", "pdf.fonttype": 3,
+    "figure.dpi": 100, "savefig.dpi": 140, "svg.hashsalt": "depth", "svg.fonttype": "path", "pdf.fonttype": 3,
     "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 9.5, "axes.labelsize": 9, "legend.fontsize": 8,
     "xtick.labelsize": 8, "ytick.labelsize": 8, "figure.titlesize": 12, "figure.titleweight": "bold",
     "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8, "axes.grid": True, "axes.axisbelow": True,

@@ -15,35 +15,47 @@ SHORT = {("grad_stream", "first"): "first point", ("grad_stream", "last"): "last
 def fitted_numbers(story: Story) -> Table:
     """Exponents of the depth law over both ranges of depth: a row per step, series and outcome, a column per quantity."""
     source = story.study.source
-    table = Table(title=f"{source.study} at {source.scale}: gradient norm ~ L^exponent", **_LOOK)
-    table.caption = (
-        "Exponent ± half its 95 % t interval, a slope per seed. First over last point: relative norm (grad_rel). "
-        "-: not fitted (under three depths, or a gradient of 0). n: seeds fitted. Diverged: of the runs of the series."
+    table = Table(
+        title=f"{source.study} at {source.scale}: gradient norm ~ L^exponent",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
     )
     for name in ("step", "series", "outcome", "over"):
         table.add_column(name, no_wrap=True)
     for name in (*SHORT.values(), "n", "diverged"):
         table.add_column(name, justify="right", no_wrap=True)
-    runs, fits = story.runs, story.exponents
-    for (step, variant, warmup, outcome), fit in groups(fits, ["step", "variant", "warmup", "outcome"]):
+    runs, unfitted = story.runs, 0
+    for (step, variant, warmup, outcome), fit in groups(story.exponents, ["step", "variant", "warmup", "outcome"]):
         by_name = {(row["quantity"], row["place"]): row for _, row in fit.iterrows()}
         mine = runs.loc[(runs["variant"] == variant) & (runs["warmup"] == warmup), "outcome"]
         lost = f"{int((mine == 'diverged').sum())}/{len(mine)}"
         lead = (str(step), story.looks[variant, warmup].label, str(outcome))
+        rows = []
         for suffix, over in (("", f"L ≥ {tables.FIT_FROM}"), ("_all", "all L")):
             numbers = [exponent_text(by_name[name], suffix) for name in SHORT]
-            if suffix == "_all" or numbers != ["-"] * len(SHORT):
-                table.add_row(*lead, over, *numbers, str(min(row["seeds" + suffix] for row in by_name.values())), lost)
+            if set(numbers) != {"-"}:
+                rows.append((*lead, over, *numbers, str(min(row["seeds" + suffix] for row in by_name.values())), lost))
+        unfitted += not rows
+        for row in rows:
+            table.add_row(*row)
+    table.caption = (
+        "Exponent ± half its 95 % t interval over the n seeds fitted, a slope each. first / last: relative norm (grad_rel). "
+        f"Not fitted for fewer than three depths: {unfitted} of the outcomes. Diverged: of all runs of the series."
+    )
     return table
 
 
 def outcome_counts(story: Story) -> Table:
     """How many runs of each cell trained, what became of the others, and between which steps they escaped."""
     source = story.study.source
-    table = Table(title=f"{source.study} at {source.scale}: runs trained, by depth", **_LOOK)
-    table.caption = (
-        "In brackets: the steps between which its runs escaped the unigram entropy; then the outcomes of the others."
+    table = Table(
+        title=f"{source.study} at {source.scale}: runs trained, by depth",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
     )
+    table.caption = "In brackets: the steps between which they escaped the unigram entropy; then the outcomes of the others."
     table.add_column("series", no_wrap=True)
     for depth in story.depths:
         table.add_column(f"L = {depth}")
@@ -69,6 +81,3 @@ def exponent_text(fit: pd.Series, suffix: str) -> str:
         return "-"
     number = f"{exponent:+.2f}".replace("-", "−")
     return f"{number} ± {(high - low) / 2:.2f}" if np.isfinite(low) else f"{number} (1 seed)"
-
-
-_LOOK = {"box": box.SIMPLE_HEAD, "title_justify": "left", "caption_justify": "left", "padding": (0, 1), "pad_edge": False}

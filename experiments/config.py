@@ -1,17 +1,15 @@
-"""The typed schema of a run, and every check that needs no model.
+"""The typed schema of a run.
 
 Values live in conf/. A default here is the neutral "off" of an option: it is left out of a run's identity, so it is never
-changed later. Required values are MISSING. Nothing here imports torch, so a sweep validates all its jobs in its own process.
+changed later. Required values are MISSING. Nothing here imports torch.
 """
 
-import math
 import os
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import MISSING
 
 PACKAGE = Path(__file__).parent
 CONF = PACKAGE.parent / "conf"
@@ -29,6 +27,9 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "train.precision": ("fp32", "bf16", "fp16"),
     "device": ("auto", "cpu", "cuda", "mps"),
 }
+
+
+TAKES_STD = ("gpt2", "gpt2_scaled")  # schemes whose std is init.std
 
 
 class ConfigError(ValueError):
@@ -162,88 +163,6 @@ def register() -> None:
 def modules_in(folder: Path) -> tuple[str, ...]:
     """Names of the plug-in modules of a package folder, without importing them."""
     return tuple(sorted(p.stem for p in folder.glob("*.py") if p.stem not in {"__init__", "base"}))
-
-
-def validate(cfg: DictConfig) -> None:
-    """Raise ConfigError for the first value that cannot be run. Reads no data and imports no torch."""
-    for message in _complaints(cfg):
-        raise ConfigError(message)
-
-
-def _complaints(cfg: DictConfig) -> Iterator[str]:
-    missing = sorted(OmegaConf.missing_keys(cfg))
-    if missing:
-        yield f"no value for {', '.join(missing)}: set it on the command line or in conf/config.yaml"
-    for key, known in KNOWN.items():
-        yield from _unknown(key, [OmegaConf.select(cfg, key)], known)
-    yield from _unknown("norm.placement", [cfg.norm.placement], modules_in(PACKAGE / "placements"))
-    yield from _unknown("probe.names", cfg.probe.names, modules_in(PACKAGE / "probes"))
-    yield from _numbers(cfg)
-    yield from _model(cfg.model)
-    yield from _training(cfg)
-
-
-def _unknown(key: str, values: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:
-    for value in values:
-        if value not in known:
-            yield f"{key}={value} is not known; known are: {', '.join(known)}"
-
-
-def _numbers(cfg: DictConfig) -> Iterator[str]:
-    at_least_one = (
-        "model.depth model.width model.n_head model.d_ff train.steps train.batch train.context train.accumulate "
-        "train.eval_every train.eval_batches probe.every probe.per_decade data.vocab threads sweep.jobs"
-    )
-    for key in at_least_one.split():
-        value = OmegaConf.select(cfg, key)
-        if value is not None and value < 1:
-            yield f"{key}={value} must be 1 or more"
-    for key in ("norm.eps", "optim.lr", "optim.eps", "model.rope_base"):
-        value = OmegaConf.select(cfg, key)
-        if not (math.isfinite(value) and value > 0):
-            yield f"{key}={value} must be a finite number above 0"
-    for key in ("optim.weight_decay", "init.std", "init.embedding_std"):
-        value = OmegaConf.select(cfg, key)
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            yield f"{key}={value} must be a finite number, 0 or more"
-    for key in ("model.dropout", "optim.momentum"):
-        value = OmegaConf.select(cfg, key)
-        if not 0 <= value < 1:
-            yield f"{key}={value} must be in [0, 1)"
-    if not 0 <= cfg.schedule.final_ratio <= 1:
-        yield f"schedule.final_ratio={cfg.schedule.final_ratio} must be in [0, 1]"
-    if cfg.seed < 0:
-        yield f"seed={cfg.seed} must be 0 or more"
-
-
-def _model(model: DictConfig) -> Iterator[str]:
-    if model.width % model.n_head:
-        yield f"model.width={model.width} is not a multiple of model.n_head={model.n_head}; choose a divisor of the width"
-    head = model.width // model.n_head
-    if model.positions == "rope" and head % 2:
-        yield (
-            f"model.positions=rope rotates pairs, but the head width {head} (model.width={model.width} / "
-            f"model.n_head={model.n_head}) is odd; choose an even head width or model.positions=learned"
-        )
-
-
-def _training(cfg: DictConfig) -> Iterator[str]:
-    train, schedule = cfg.train, cfg.schedule
-    if schedule.warmup < 0:
-        yield f"schedule.warmup={schedule.warmup} must be 0 or more"
-    if schedule.warmup > train.steps:
-        yield f"schedule.warmup={schedule.warmup} is longer than train.steps={train.steps}; shorten it or train longer"
-    if train.batch % train.accumulate:
-        yield f"train.batch={train.batch} is not a multiple of train.accumulate={train.accumulate}"
-    if train.clip is not None and not train.clip > 0:
-        yield f"train.clip={train.clip} must be above 0; use train.clip=null to switch clipping off"
-    betas = list(cfg.optim.betas)
-    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-        yield f"optim.betas={betas} must be two numbers in [0, 1)"
-    if not cfg.probe.names:
-        yield "probe.names is empty: a run without probes records nothing by layer; leave out the override"
-    if cfg.probe.every is not None and cfg.probe.per_decade is not None:
-        yield "probe.every and probe.per_decade exclude each other; set one of them to null"
 
 
 def cores() -> int:

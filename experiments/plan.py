@@ -11,9 +11,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from experiments.config import CONF, PACKAGE, ConfigError, validate
+from experiments.config import CONF, PACKAGE, ConfigError
 from experiments.identity import config_difference, run_folder, study_folder
 from experiments.state import SCHEMA, RunState, read_state, write_json
+from experiments.validation import validate
 
 BYTES = 256  # vocabulary where the config does not state one
 

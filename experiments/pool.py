@@ -74,9 +74,13 @@ class Pool:
         process.start()
         self.children.append(Child(job, process))
 
-    def ended(self, timeout: float) -> list[End]:
-        """Jobs that have ended; waits up to `timeout` seconds for the first."""
-        ready = wait([child.process.sentinel for child in self.children], timeout)
+    def wait(self, timeout: float) -> None:
+        """Until a child ends, or for this many seconds."""
+        wait([child.process.sentinel for child in self.children], timeout)
+
+    def ended(self) -> list[End]:
+        """Jobs that have ended since the last call."""
+        ready = wait([child.process.sentinel for child in self.children], 0)
         gone = [child for child in self.children if child.process.sentinel in ready]
         self.children = [child for child in self.children if child not in gone]
         return [End(child.job, self._judge(child), time.monotonic() - child.began) for child in gone]
@@ -156,7 +160,8 @@ def _kill(child: Child) -> None:
 
 
 def _child(target: str, plain: dict[str, Any]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the parent decides
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all; the parent decides
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     cfg = OmegaConf.merge(OmegaConf.structured(Config), plain)

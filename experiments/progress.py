@@ -9,6 +9,7 @@ from typing import Self
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from experiments.plan import Job
@@ -71,8 +72,10 @@ class Progress:
         )
         now = time.monotonic()
         jobs = [f"  {name}  {clock(now - began)}" for name, (_, began) in list(self._running.items())]
+        head = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=max(self._total, 1), completed=ended, width=40)
-        return Group(bar, Text(f"{counts}; {self._remaining(now)}"), *map(Text, jobs))
+        head.add_row(bar, Text(f"{ended}/{self._total}  {self._remaining(now)}"))
+        return Group(head, Text(counts), *map(Text, jobs))
 
     def _remaining(self, now: float) -> str:
         rate = self._seen[0] / self._seen[1] if self._seen[1] else self._rate

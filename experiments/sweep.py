@@ -21,7 +21,7 @@ from experiments.state import BROKEN, STATES, RunState, make_folder, read_state
 __all__ = ["finished_plan", "run_sweep"]
 
 TARGET = "experiments.run:run"
-NOMINAL = 1.5e-10  # seconds per unit of cost on one core, where no run has been seen; small models are slower
+NOMINAL = 2.5e-10  # seconds per unit of cost on one core, where no run of the study has been seen
 TICK = 0.25  # seconds between two looks for a signal
 Prepare = Callable[[list[DictConfig]], None]
 
@@ -95,7 +95,8 @@ class Signals:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                self._before[number] = signal.signal(number, self._note)
+                if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -118,8 +119,10 @@ def _run(pool: Pool, todo: deque[Job], progress: Progress, retry: bool) -> int:
                         progress.started(job)
                     else:
                         progress.left(job, state)
-                for end in pool.ended(TICK):
-                    progress.ended(end)
+                pool.wait(TICK)
+                if not signals.number:  # a signal to the whole group ends children that are not to blame
+                    for end in pool.ended():
+                        progress.ended(end)
         finally:
             pool.stop()
         return signals.number

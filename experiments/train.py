@@ -13,11 +13,12 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from experiments.config import CONF, SINGLE, ConfigError, register, validate
+from experiments.config import CONF, SINGLE, ConfigError, register
 from experiments.data import make_source
 from experiments.identity import run_folder
 from experiments.state import DONE, RunBusy, read_state
 from experiments.sweep import finished_plan, run_sweep
+from experiments.validation import validate
 
 COMMAND = "python -m experiments.train"
 MULTIRUN = {"-m", "--multirun"}

@@ -45,7 +45,8 @@ class Run:
             "norm": {"name": self.norm, "placement": self.norm, "kind": "layernorm", "eps": 1e-5,
                      "label": label, "color": color, "linestyle": linestyle},
             "model": {"depth": self.depth, "width": 64, "n_head": 4, "ffn": "gelu", "positions": "learned", "d_ff": None,
-                      "rope_base": 1e4, "final_norm": None, "tied": False, "bias": True, "dropout": 0.0, "checkpointing": False},
+                      "rope_base": 1e4, "final_norm": None, "tied": False, "bias": True, "dropout": 0.0,
+                      "checkpointing": False},
             "init": init,
             "data": {"name": "shakespeare", "path": None, "vocab": None, "valid_fraction": None},
             "optim": {"name": "adamw", "lr": 2e-3, "weight_decay": 0.0, "betas": [0.9, 0.98], "eps": 1e-8, "momentum": 0.0,
@@ -55,7 +56,8 @@ class Run:
                       "eval_batches": 16, "accumulate": 1, "clip": None, "compile": False},
             "probe": {"names": ["stream", "gradient"], "every": None, "per_decade": 12},
             "seed": self.seed, "study": {"name": self.study, "seeds": {}},
-            "scale": {"name": self.scale, "steps": self.steps, "warmup": 200}, "sweep": {"jobs": None, "retry": False, "dry": False},
+            "scale": {"name": self.scale, "steps": self.steps, "warmup": 200},
+            "sweep": {"jobs": None, "retry": False, "dry": False},
             "results": "results", "device": "cpu", "threads": 1,
         }  # fmt: skip
         for key, value in self.override.items():
@@ -89,7 +91,7 @@ def recorded_steps(last: int) -> np.ndarray:
 
 def loss_curve(run: Run) -> np.ndarray:
     step = np.arange(run.last_step + 1)
-    rng = np.random.default_rng([run.seed, run.depth, run.warmup])
+    rng = np.random.default_rng([run.seed, run.depth, run.warmup, *run.norm.encode()])
     floor = {"trained": 2.35, "stuck": UNIGRAM, "unfinished": 3.9}.get(run.outcome, 3.2)
     loss = floor + (INITIAL - floor) * np.exp(-step / (8 + 0.05 * run.warmup)) + 0.05 * rng.normal(size=len(step))
     if run.outcome == "trained":
@@ -103,7 +105,7 @@ def loss_curve(run: Run) -> np.ndarray:
 def layer_values(run: Run, step: np.ndarray) -> dict[str, np.ndarray]:
     """Columns of layers.parquet, shape [steps, L + 1]."""
     L = run.depth
-    rng = np.random.default_rng([7, run.seed, run.depth, run.warmup])
+    rng = np.random.default_rng([7, run.seed, run.depth, run.warmup, *run.norm.encode()])
     layer = np.arange(L + 1)
     time = step / max(run.steps, 10)
     fall = np.where(step > 0, 1.0, 0.0) * np.exp(-(np.log(np.maximum(step, 1) / 30) ** 2))

@@ -10,9 +10,10 @@ import pytest
 import torch
 from compose import config
 
-from experiments.config import KNOWN, validate
+from experiments.config import KNOWN
 from experiments.loop import AUTOCAST
 from experiments.run import run
+from experiments.validation import validate
 
 TINY = ("model.depth=2", "model.width=16", "model.n_head=2", "train.context=12", "data=random", "data.vocab=29", "scale=smoke")
 SHORT = ("train.steps=6", "schedule.warmup=0", "train.eval_batches=2", "probe.per_decade=null")

@@ -1,0 +1,109 @@
+"""Every check of a config that needs neither model nor data; a sweep makes them for all its jobs before any starts."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.config import KNOWN, PACKAGE, TAKES_STD, Config, ConfigError, modules_in
+
+
+def validate(cfg: DictConfig) -> None:
+    """Raise ConfigError for the first value that cannot be run. Reads no data and imports no torch."""
+    for message in _complaints(cfg):
+        raise ConfigError(message)
+
+
+def _complaints(cfg: DictConfig) -> Iterator[str]:
+    yield from _misspelt(cfg, Config)
+    missing = sorted(OmegaConf.missing_keys(cfg))
+    if missing:
+        yield f"no value for {', '.join(missing)}: set it on the command line or in conf/config.yaml"
+    for key, known in KNOWN.items():
+        yield from _unknown(key, [OmegaConf.select(cfg, key)], known)
+    yield from _unknown("norm.placement", [cfg.norm.placement], modules_in(PACKAGE / "placements"))
+    yield from _unknown("probe.names", cfg.probe.names, modules_in(PACKAGE / "probes"))
+    yield from _numbers(cfg)
+    yield from _model(cfg.model)
+    drawn = cfg.init.name in TAKES_STD
+    if drawn != (cfg.init.std is not None):
+        remedy = "set it, as 0.02" if drawn else "it has a std of its own, use init.std=null"
+        yield f"init.std={cfg.init.std} with init.name={cfg.init.name}: {remedy}"
+    yield from _training(cfg)
+
+
+def _misspelt(cfg: DictConfig, schema: type, prefix: str = "") -> Iterator[str]:
+    """Keys that no field has: ``+key=value`` gets past Hydra's own check."""
+    kinds = {f.name: f.type for f in fields(schema)}
+    for key in map(str, cfg):
+        if key not in kinds:
+            near = get_close_matches(key, kinds, n=1)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"options are: {', '.join(kinds)}"
+            yield f"{prefix}{key} is no option; {hint}"
+        elif is_dataclass(kinds[key]) and isinstance(kinds[key], type):
+            yield from _misspelt(cfg[key], kinds[key], f"{prefix}{key}.")
+
+
+def _unknown(key: str, values: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:
+    for value in values:
+        if value not in known:
+            yield f"{key}={value} is not known; known are: {', '.join(known)}"
+
+
+def _numbers(cfg: DictConfig) -> Iterator[str]:
+    at_least_one = (
+        "model.depth model.width model.n_head model.d_ff train.steps train.batch train.context train.accumulate "
+        "train.eval_every train.eval_batches probe.every probe.per_decade data.vocab threads sweep.jobs"
+    )
+    for key in at_least_one.split():
+        value = OmegaConf.select(cfg, key)
+        if value is not None and value < 1:
+            yield f"{key}={value} must be 1 or more"
+    for key in ("norm.eps", "optim.lr", "optim.eps", "model.rope_base"):
+        value = OmegaConf.select(cfg, key)
+        if not (math.isfinite(value) and value > 0):
+            yield f"{key}={value} must be a finite number above 0"
+    for key in ("optim.weight_decay", "init.std", "init.embedding_std"):
+        value = OmegaConf.select(cfg, key)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            yield f"{key}={value} must be a finite number, 0 or more"
+    for key in ("model.dropout", "optim.momentum"):
+        value = OmegaConf.select(cfg, key)
+        if not 0 <= value < 1:
+            yield f"{key}={value} must be in [0, 1)"
+    if not 0 <= cfg.schedule.final_ratio <= 1:
+        yield f"schedule.final_ratio={cfg.schedule.final_ratio} must be in [0, 1]"
+    if cfg.seed < 0:
+        yield f"seed={cfg.seed} must be 0 or more"
+
+
+def _model(model: DictConfig) -> Iterator[str]:
+    if model.width % model.n_head:
+        yield f"model.width={model.width} is not a multiple of model.n_head={model.n_head}; choose a divisor of the width"
+    head = model.width // model.n_head
+    if model.positions == "rope" and head % 2:
+        yield (
+            f"model.positions=rope rotates pairs, but the head width {head} (model.width={model.width} / "
+            f"model.n_head={model.n_head}) is odd; choose an even head width or model.positions=learned"
+        )
+
+
+def _training(cfg: DictConfig) -> Iterator[str]:
+    train, schedule = cfg.train, cfg.schedule
+    if schedule.warmup < 0:
+        yield f"schedule.warmup={schedule.warmup} must be 0 or more"
+    if schedule.warmup > train.steps:
+        yield f"schedule.warmup={schedule.warmup} is longer than train.steps={train.steps}; shorten it or train longer"
+    if train.batch % train.accumulate:
+        yield f"train.batch={train.batch} is not a multiple of train.accumulate={train.accumulate}"
+    if train.clip is not None and not train.clip > 0:
+        yield f"train.clip={train.clip} must be above 0; use train.clip=null to switch clipping off"
+    betas = list(cfg.optim.betas)
+    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+        yield f"optim.betas={betas} must be two numbers in [0, 1)"
+    if not cfg.probe.names:
+        yield "probe.names is empty: a run without probes records nothing by layer; leave out the override"
+    if cfg.probe.every is not None and cfg.probe.per_decade is not None:
+        yield "probe.every and probe.per_decade exclude each other; set one of them to null"
