@@ -9,6 +9,7 @@ JOBS    ?=
 RETRY   ?=
 DRY     ?=
 
+OPTIONS = $(if $(JOBS),sweep.jobs=$(JOBS)) $(if $(filter 1,$(RETRY)),sweep.retry=true) $(if $(filter 1,$(DRY)),sweep.dry=true)
 PY     := $(VENV)/bin/python
 LIGHT  := $(VENV)/.light-stamp
 FULL   := $(VENV)/.full-stamp
@@ -44,11 +45,11 @@ quick: ## the whole pipeline at smoke scale, in two minutes
 	@$(MAKE) sweep SCALE=smoke
 
 sweep: $(FULL) ## train the runs of STUDY that are missing, then draw the figures
-	@set -e; for study in $(STUDY); do \
-	  $(PY) -m experiments.train -m study=$$study scale=$(SCALE) results=$(RESULTS) $(if $(JOBS),sweep.jobs=$(JOBS)) \
-	    $(if $(filter 1,$(RETRY)),sweep.retry=true) $(if $(filter 1,$(DRY)),sweep.dry=true) $(ARGS); \
-	done
-	@$(if $(filter 1,$(DRY)),true,$(MAKE) figures)
+	@status=0; for study in $(STUDY); do \
+	  $(PY) -m experiments.train -m study=$$study scale=$(SCALE) results=$(RESULTS) $(OPTIONS) $(ARGS) || \
+	    { code=$$?; test $$code -lt 128 || exit $$code; status=1; }; \
+	done; \
+	$(if $(filter 1,$(DRY)),:,$(MAKE) figures) && exit $$status
 
 figures: $(LIGHT) ## redraw the figures from the results at hand, without torch
 	@$(PY) -m analysis.figures --results $(RESULTS) --scale $(SCALE)

@@ -35,10 +35,8 @@ def profile(story: Story, quantities: tuple[str, ...]) -> Figure:
         for ax, depth in zip(row_axes, depths, strict=True):
             part = table[table["depth"] == depth]
             plots.log_y(ax, table["value"])
-            hidden = int((~tables.drawable(part["value"])).sum())
             _layers(ax, story, part, mean[mean["depth"] == depth], depth)
-            if hidden:
-                plots.remark(ax, f"{hidden} of {len(part)} values 0 or not finite")
+            plots.not_shown(ax, part["value"])
         row_axes[0].set_ylabel(f"{moment_title(moment)}\n{NAMES[quantity]}")
     column_titles(axes, depths)
     return page.finish(story.keys())

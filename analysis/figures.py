@@ -19,6 +19,7 @@ from analysis.headline import headline
 from analysis.load import Study, load_reference, load_study, newest_plan
 from analysis.schema import SchemaError
 from analysis.story import Story
+from analysis.style import FORMATS
 from analysis.summary import fitted_numbers, outcome_counts
 
 INIT = "init_xavier"
@@ -120,42 +121,49 @@ def _story(study: Study | None) -> Story | None:
     return None if study is None else Story(study)
 
 
-def draw(store: Store, out: Path, names: list[str], console: Console) -> list[Path]:
-    """Draw the named figures into `out` and say what they were made from. Returns the files."""
-    paths: list[Path] = []
-    missing: dict[str, list[str]] = {}
-    drawn: dict[tuple[str, str], Story] = {}
+@dataclass
+class Drawing:
+    """What was drawn: files, the stories they show, and the figures without data, by study."""
+
+    paths: list[Path]
+    stories: dict[tuple[str, str], Story]
+    skipped: dict[str, list[str]]
+
+
+def draw(store: Store, out: Path, names: list[str], console: Console, formats: tuple[str, ...] = tuple(FORMATS)) -> Drawing:
+    """Draw the named figures into `out`, saying each one's path."""
+    drawing = Drawing([], {}, {})
     for name in names:
         entry = FIGURES[name]
         stories, remark = store.together(entry)
         if not stories:
-            missing.setdefault(entry.needs, []).append(name)
+            drawing.skipped.setdefault(entry.needs, []).append(name)
             continue
         with style.applied():
-            paths += style.save(entry.figure(stories), out / name)
-        drawn |= {(story.study.source.kind, study): story for study, story in stories.items()}
-        console.print(
-            f"{_shown(out / name)}.{{{','.join(style.FORMATS)}}}" + (f"  ({remark})" if remark else ""), soft_wrap=True
-        )
-    for story in drawn.values():
-        console.print(str(story.study.source), soft_wrap=True)
-    for study, skipped in missing.items():
-        why = store.why_not(study)
-        console.print(f"{study}: {why}; skipped: {', '.join(skipped)}", soft_wrap=True)
-    for story in drawn.values():
-        console.print(outcome_counts(story) if story.trained else "")
+            paths = style.save(entry.figure(stories), out / name, formats)
+        drawing.paths += paths
+        drawing.stories |= {(story.study.source.kind, study): story for study, story in stories.items()}
+        shown = " ".join([os.path.relpath(paths[0]), *(path.suffix for path in paths[1:])])
+        console.print(shown + (f"  ({remark})" if remark else ""), soft_wrap=True, highlight=False)
+    return drawing
+
+
+def tell(store: Store, drawing: Drawing, console: Console) -> None:
+    """The source of every study drawn, what was left out, and the fitted numbers."""
+    for story in drawing.stories.values():
+        console.print(str(story.study.source), soft_wrap=True, highlight=False)
+    for study, names in drawing.skipped.items():
+        console.print(f"{study}: {store.why_not(study)}; skipped: {', '.join(names)}", soft_wrap=True, highlight=False)
+    for story in drawing.stories.values():
+        if story.trained:
+            console.print(outcome_counts(story))
         console.print(fitted_numbers(story))
-    return paths
 
 
 def terminal() -> Console:
     """Standard output, wide enough for the tables where it is a file."""
     console = Console()
     return console if console.is_terminal else Console(width=TABLE_WIDTH)
-
-
-def _shown(path: Path) -> str:
-    return os.path.relpath(path)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -181,11 +189,12 @@ def main(argv: list[str] | None = None) -> int:
     store = Store(arguments.results, arguments.scale, partial=arguments.partial)
     out = (arguments.out or arguments.results / "figures") / arguments.scale
     try:
-        paths = draw(store, out, arguments.names, console)
+        drawing = draw(store, out, arguments.names, console)
+        tell(store, drawing, console)
     except SchemaError as error:
         errors.print(f"error: {error}", soft_wrap=True, markup=False)
         return 1
-    if not paths:
+    if not drawing.paths:
         errors.print(f"error: nothing to draw in {arguments.results} at {arguments.scale}; run: make sweep", soft_wrap=True)
         return 1
     return 0

@@ -24,7 +24,7 @@ ROWS = {
 def headline(training: Story, init: Story | None) -> Figure:
     """A row per quantity; a column at initialisation from the init study, then early and late in training."""
     columns = [] if init is None else [(init, init.at[0])]
-    columns += [(training, moment) for moment in training.at if moment.name != "init"]
+    columns += [(training, moment) for moment in training.at if moment.name != "init" or len(training.at) == 1]
     stories = [story for story in (init, training) if story is not None]
     notes = [
         f"{averages(training, 'bars', True).replace('Lines', 'Marks')} Series are set apart sideways. Numbers over "
@@ -33,7 +33,7 @@ def headline(training: Story, init: Story | None) -> Figure:
         f"{NORM} {RELATIVE}",
         *(story.note for story in stories),
     ]
-    page = Page(3.45 * len(columns) + 0.6, 9.3, f"Gradient norm against depth: {joined(training.runs['label'])}", notes)
+    page = Page(3.45 * len(columns) + 0.6, 8.8, f"Gradient norm against depth: {joined(training.runs['label'])}", notes)
     axes = page.grid(len(ROWS) + 1, len(columns), sharex="col", height_ratios=[0.1, 1, 1, 1])
     for column, (story, moment) in zip(axes.T, columns, strict=True):
         column[0].set_axis_off()
@@ -67,6 +67,7 @@ def _panel(ax: Axes, story: Story, moment: tables.Moment, quantity: str, place: 
     plots.seeds(ax, plots.apart(law, story.looks), "depth", story.looks, dots=True)
     plots.means(ax, plots.apart(mean, story.looks), "depth", story.looks, bars=True)
     plots.diverged(ax, story.runs, story.looks)
+    plots.not_shown(ax, law["value"])
     _exponents(ax, story, moment, quantity, place)
 
 

@@ -9,7 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure, SubFigure
 
 NOTE_SIZE = 7.5  # points
-LETTERS_PER_INCH = 17.5  # of a note
+LETTERS_PER_INCH = 16.5  # of a note
 LINE = 0.155  # inches
 
 
@@ -36,6 +36,7 @@ class Page:
         """The figure, with one legend between the axes and the notes, laid out once for all formats."""
         if handles:
             self.body.legend(handles=list(handles), loc="outside lower center", ncols=min(columns, len(handles)))
-        self.figure.draw_without_rendering()
+        if (engine := self.figure.get_layout_engine()) is not None:
+            engine.execute(self.figure)
         self.figure.set_layout_engine("none")
         return self.figure

@@ -147,14 +147,16 @@ def _from_runs(folder: Path, plan: Plan, columns: Columns) -> Study:
 
 def run_table(folder: Path, names: list[str]) -> pa.Table:
     """The run.json files of these folders as the schema's table `runs`."""
-    rows = [_row(folder / name / "run.json", name) for name in names]
-    arrays = []
+    rows = {folder / name / "run.json": _row(folder / name / "run.json", name) for name in names}
+    arrays = {}
     for column, kind in schema.columns("runs").items():
-        try:
-            arrays.append(pa.array([row[column] for row in rows], kind))
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise SchemaError(f"{folder}/*/run.json: {column} is not {kind} ({error})") from error
-    return pa.table(dict(zip(schema.columns("runs"), arrays, strict=True)))
+        for path, row in rows.items():
+            try:
+                pa.scalar(row[column], kind)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise SchemaError(f"{path}: {column}={row[column]!r} is not {kind} as in the schema") from error
+        arrays[column] = pa.array([row[column] for row in rows.values()], kind)
+    return pa.table(arrays)
 
 
 def _row(path: Path, name: str) -> dict[str, Any]:
@@ -162,7 +164,11 @@ def _row(path: Path, name: str) -> dict[str, Any]:
     if run["run"] != name:
         raise SchemaError(f"{path}: key run is {run['run']!r}, not the name of its folder")
     config, manifest, status = run["config"], run["manifest"], run["status"]
+    if run["schema"] != schema.version():
+        raise SchemaError(f"{path}: schema={run['schema']}, but this code reads {schema.version()}; run it again")
     try:
+        if status["state"] == "complete" and status["val_loss"] is None and config["train"]["steps"] > 1:
+            raise SchemaError(f"{path}: status.val_loss is null, but the run is complete; run it again")
         norm, data = config["norm"], manifest["data"]
         return {
             "run": name, "study": run["study"], "scale": run["scale"], "variant": run["variant"],
@@ -204,7 +210,7 @@ def _separate(folder: Path, table: str, names: tuple[str, ...] | None, runs: pd.
     parts = [read_table(folder / run / f"{table}.parquet", table, _names(table, names)) for run in runs]
     code = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
-    frame.insert(0, "run", pd.Series(pd.Categorical.from_codes(code, categories=pd.Index(runs))))
+    frame.insert(0, "run", pd.Series(pd.Categorical.from_codes(code, categories=pd.Index(list(runs)))))
     return frame
 
 

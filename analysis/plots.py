@@ -73,8 +73,8 @@ def guides(ax: Axes, depths: list[int], anchor: float) -> None:
         ax.plot(at, anchor * (at / at[0]) ** exponent, color=GUIDE, linestyle=dash, linewidth=1.1, zorder=1)
 
 
-def log_y(ax: Axes, values: pd.Series, *, decades: float = 1.5) -> int:
-    """A logarithmic axis around the values, at least so many decades high. Returns how many values it cannot show."""
+def log_y(ax: Axes, values: pd.Series, *, decades: float = 1.5) -> None:
+    """A logarithmic axis around the values, at least so many decades high."""
     shown = values[(values > 0) & np.isfinite(values)].to_numpy(float)
     ax.set_yscale("log")
     if len(shown):
@@ -82,10 +82,6 @@ def log_y(ax: Axes, values: pd.Series, *, decades: float = 1.5) -> int:
         pad = max(0.07 * (high - low), (decades - (high - low)) / 2, 0.08)
         ax.set_ylim(10 ** (low - pad), 10 ** (high + pad))
         _log_ticks(ax, high - low + 2 * pad)
-    hidden = len(values) - len(shown)
-    if hidden:
-        remark(ax, f"{hidden} of {len(values)} values are 0 or not finite: not shown")
-    return hidden
 
 
 def _log_ticks(ax: Axes, decades: float) -> None:
@@ -161,9 +157,12 @@ def level(ax: Axes, y: float, text: str) -> None:
                     ha="right", va="bottom", fontsize=7.5, color="#666666")  # fmt: skip
 
 
-def remark(ax: Axes, text: str) -> None:
-    """A small note inside the axes, at the bottom left."""
-    ax.text(0.02, 0.02, text, transform=ax.transAxes, fontsize=7, style="italic", color="#555555", va="bottom")
+def not_shown(ax: Axes, values: pd.Series) -> None:
+    """Says at the bottom left how many of the values a logarithmic axis cannot show."""
+    hidden = int((~(values.gt(0) & values.lt(np.inf))).sum())
+    if hidden:
+        text = f"{hidden} of {len(values)} values 0 or not finite"
+        ax.text(0.02, 0.02, text, transform=ax.transAxes, fontsize=7, style="italic", color="#555555", va="bottom")
 
 
 def apart(table: pd.DataFrame, looks: Looks) -> pd.DataFrame:

@@ -5,7 +5,6 @@ All seeds and all recorded steps, the columns that figures read. The figures bes
 
 import argparse
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -73,14 +72,9 @@ def _write(table: pa.Table, path: Path) -> None:
 
 
 def draw_reference(results: Path, console: Console) -> list[Path]:
-    """Draw results/reference/figures from the reference, PNG only."""
+    """Draw the pictures of results/reference/figures from the tables beside them."""
     store = figures.Store(results, SCALE, reference=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        drawn = figures.draw(store, Path(scratch), list(figures.FIGURES), console)
-        folder = results / "reference" / "figures"
-        folder.mkdir(parents=True, exist_ok=True)
-        pictures = [path for path in drawn if path.suffix == ".png"]
-        return [Path(shutil.copyfile(path, folder / path.name)) for path in pictures]
+    return figures.draw(store, results / "reference" / "figures", list(figures.FIGURES), console, ("png",)).paths
 
 
 def main(argv: list[str] | None = None) -> int:

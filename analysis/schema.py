@@ -17,6 +17,12 @@ class SchemaError(ValueError):
 
 
 @cache
+def version() -> int:
+    """Version of the schema; run.json names the one it was written for."""
+    return int(read_json(SCHEMA, ("version",))["version"])
+
+
+@cache
 def columns(table: str) -> dict[str, pa.DataType]:
     """Arrow type of each column of a table, in the schema's order."""
     known = read_json(SCHEMA, ("tables",))["tables"]
@@ -40,8 +46,8 @@ def read_json(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
 def read_table(path: Path, table: str, names: tuple[str, ...] | None = None, *, many: bool = False) -> pa.Table:
     """Columns of a parquet file that holds a table of the schema.
 
-    names : columns to read; None = all of the schema.
-    many : the file holds many runs, and a column `run` leads.
+    names : columns to read; None = all of the schema, or where the file holds many runs, all that it has.
+    many : the file holds many runs: a column `run` leads, and it is one of the reference's, which lack columns.
     Raises SchemaError if the file is cut short or damaged, a wanted column is missing, or any column is unknown or of
     another type. A file may lack columns that nobody asks for: older runs and the reference do.
     """
@@ -50,9 +56,12 @@ def read_table(path: Path, table: str, names: tuple[str, ...] | None = None, *, 
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             _check(path, file.schema_arrow, table, many)
             present = set(file.schema_arrow.names)
+            if many and names is None:
+                wanted = {name: kind for name, kind in wanted.items() if name in present}
             for name in wanted:
                 if name not in present:
-                    raise SchemaError(f"{path}: column {name} is missing; the file is older than the schema, run it again")
+                    remedy = "make reference" if many else "delete its folder and run the sweep again"
+                    raise SchemaError(f"{path}: column {name} is missing; the file is older than the schema: {remedy}")
             leading = [RUN_COLUMN.name] if many else []
             return file.read(columns=leading + list(wanted), use_threads=False)
     except (pa.ArrowException, OSError) as error:

@@ -64,17 +64,19 @@ def looks(runs: pd.DataFrame) -> dict[tuple[str, int], Look]:
     """Look of every (variant, warmup) of a study; label, colour and line style of a variant come from its config."""
     warmups = sorted(runs["warmup"].unique())
     trained = any(warmups)
+    labels = runs.drop_duplicates("variant")["label"].value_counts()
     used: set[str] = set()
     out: dict[tuple[str, int], Look] = {}
     for (variant,), group in groups(runs, ["variant"]):
         row = group.iloc[0]
+        name = row["label"] if labels[row["label"]] == 1 else f"{row['label']} ({variant})"
         color = to_hex(row["color"])
         if color in used:
             color = next((to_hex(c) for c in OKABE_ITO if to_hex(c) not in used), color)
         used.add(color)
         for warmup in sorted(group["warmup"].unique()):
             index = warmups.index(warmup)
-            label = f"{row['label']}, {warmup_words(int(warmup))}" if trained else str(row["label"])
+            label = f"{name}, {warmup_words(int(warmup))}" if trained else str(name)
             tone = color if index == 0 else tinted(color)
             out[str(variant), int(warmup)] = Look(label, tone, _linestyle(row["linestyle"]), MARKERS[index % len(MARKERS)])
     return out
@@ -114,13 +116,13 @@ def face(outcome: str) -> dict[str, Any]:
     return {"fillstyle": FILLS[outcome], "markerfacecoloralt": "white", "markeredgewidth": 1.3}
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write PNG, SVG and PDF; the same figure gives the same bytes."""
+def save(figure: Figure, stem: Path, formats: tuple[str, ...] = tuple(FORMATS)) -> list[Path]:
+    """Write a figure in each format; the same figure gives the same bytes."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = []
-    for extension, metadata in FORMATS.items():
+    for extension in formats:
         path = stem.with_name(f"{stem.name}.{extension}")
-        figure.savefig(path, metadata=metadata)
+        figure.savefig(path, metadata=FORMATS[extension])
         paths.append(path)
     return paths
 

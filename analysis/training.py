@@ -127,6 +127,8 @@ def collapse(story: Story) -> Figure:
             plots.by_depth(ax, mine[0], mine[1], "step", colors)
             ax.set_ylabel(f"{look.label}\n{label}" if name == "grad_stream" else label)
             plots.step_axis(ax, 0.9, end * 1.1)
+            if name != "token_cosine":
+                plots.not_shown(ax, mine[0]["value"])
         if name == "token_cosine":
             column[0].set_ylim(min(-0.02, float(table["value"].min())), 1.03)
         else:

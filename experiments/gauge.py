@@ -1,7 +1,6 @@
 """Points inside a block where a statistic of a passing tensor can be read."""
 
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -82,4 +81,4 @@ class Gauge(nn.Module):
         """Move with the model but keep the widest float: a model cast to bf16 keeps exact gauges."""
         device = fn(torch.zeros(1)).device
         self.slot = self.slot.to(device, exact_dtype(device))
-        return cast("Gauge", self)
+        return self

@@ -75,14 +75,13 @@ def initialise(model: Transformer, init: DictConfig, seed: int) -> None:
 
 def matrices(model: Transformer) -> Iterator[Matrix]:
     """All linear maps of the blocks, and the readout unless it is tied to the embedding."""
-    count = sum(len(block.joins) for block in model.blocks)
-    for layer, block in enumerate(model.blocks):
-        for join, branch in zip(block.joins, block.branches, strict=True):
-            for name, linear in branch.named_children():
-                if isinstance(linear, nn.Linear):
-                    yield Matrix(linear, layer, name, join.branch_gain if name in GAINED else 1.0, count)
+    sites = list(model.sites())
+    for layer, join, branch in sites:
+        for name, linear in branch.named_children():
+            if isinstance(linear, nn.Linear):
+                yield Matrix(linear, layer, name, join.branch_gain if name in GAINED else 1.0, len(sites))
     if model.head.weight is not model.wte.weight:
-        yield Matrix(model.head, -1, "head", 1.0, count)
+        yield Matrix(model.head, -1, "head", 1.0, len(sites))
 
 
 def generator(seed: int, layer: int, name: str) -> torch.Generator:

@@ -1,8 +1,9 @@
 """The decoder-only transformer. Block.forward has no ``if``: the placement receives the branch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from experiments import placements
 from experiments.gauge import Gauge, attention_statistics, mean_square
 from experiments.norms import norm_maker
-from experiments.placements.base import Placement, Site, Stream
+from experiments.placements.base import Kind, Placement, Site, Stream
 
 Watcher = Callable[[int, Stream], None]  # called with (point, stream) at each of the N = L + 1 points of the stream
 
@@ -53,6 +54,8 @@ class Rotary(nn.Module):
 class Attention(nn.Module):
     """Causal multi-head self-attention (Vaswani et al. 2017, section 3.2), x_BTD -> y_BTD."""
 
+    kind: ClassVar[Kind] = "attn"
+
     def __init__(self, model: DictConfig, context: int) -> None:
         super().__init__()
         D, self.n_head, self.dropout = model.width, model.n_head, model.dropout
@@ -81,6 +84,8 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """w2(act(w1 x)), or SwiGLU w2(SiLU(wg x) * w1 x) (Shazeer 2020, arXiv:2002.05202, eq. 6), x_BTD -> y_BTD."""
 
+    kind: ClassVar[Kind] = "ffn"
+
     def __init__(self, model: DictConfig) -> None:
         super().__init__()
         D, width = model.width, model.d_ff or feed_forward_width(model.width, model.ffn)
@@ -95,6 +100,9 @@ class FeedForward(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         h_BTF = self.act(self.w1(x_BTD)) if self.wg is None else self.act(self.wg(x_BTD)) * self.w1(x_BTD)
         return self.output(self.drop(self.w2(self.norm_out(h_BTF))))
+
+
+BranchModule = Attention | FeedForward
 
 
 def feed_forward_width(width: int, ffn: str) -> int:
@@ -141,19 +149,18 @@ class Transformer(nn.Module):
         self.wte = nn.Embedding(shape.vocab, model.width)
         self.wpe = nn.Embedding(shape.context, model.width) if model.positions == "learned" else None
         self.drop = nn.Dropout(model.dropout)
-        kind, make_norm = placements.find(norm.placement), norm_maker(norm.kind, norm.eps, model.bias)
+        placement, make_norm = placements.find(norm.placement), norm_maker(norm.kind, norm.eps, model.bias)
         self.blocks = nn.ModuleList()
         for layer in range(model.depth):
-            branches = [Attention(model, shape.context), FeedForward(model)]
-            sites = [
-                Site(model.width, layer, model.depth, name, 2 * layer + k, 2 * model.depth)
-                for k, name in enumerate(("attn", "ffn"))
+            branches: list[BranchModule] = [Attention(model, shape.context), FeedForward(model)]
+            joins = [
+                placement(make_norm, Site(model.width, layer, model.depth, branch.kind, 2 * layer + k, 2 * model.depth))
+                for k, branch in enumerate(branches)
             ]
-            joins = [kind(make_norm, site) for site in sites]
             for join, branch in zip(joins, branches, strict=True):
                 join.fit(branch)
             self.blocks.append(Block(joins, branches))
-        wants_norm = kind.final_norm if model.final_norm is None else model.final_norm
+        wants_norm = placement.final_norm if model.final_norm is None else model.final_norm
         self.final_norm = make_norm(model.width) if wants_norm else nn.Identity()
         self.head = nn.Linear(model.width, shape.vocab, bias=False)
         if model.tied:
@@ -165,12 +172,19 @@ class Transformer(nn.Module):
             x_BTD = x_BTD + self.wpe.weight[: tokens_BT.shape[1]]
         x_BTD = self.drop(x_BTD)
         self._watch(0, x_BTD)
-        stream = self.blocks[0].joins[0].enter(x_BTD)
+        joins = [join for _, join, _ in self.sites()]
+        stream = joins[0].enter(x_BTD)
         for point, block in enumerate(self.blocks, start=1):
             recompute = self.checkpointing and torch.is_grad_enabled()
             stream = checkpoint(block, stream, use_reentrant=False) if recompute else block(stream)
             self._watch(point, stream)
-        return self.head(self.blocks[-1].joins[-1].leave(stream, self.final_norm))
+        return self.head(joins[-1].leave(stream, self.final_norm))
+
+    def sites(self) -> Iterator[tuple[int, Placement, BranchModule]]:
+        """(layer, join, branch) of every residual branch, in the order of the forward pass."""
+        for layer, block in enumerate(cast("list[Block]", self.blocks)):
+            for join, branch in zip(block.joins, block.branches, strict=True):
+                yield layer, cast("Placement", join), cast("BranchModule", branch)
 
     def _watch(self, point: int, stream: Stream) -> None:
         for watch in self.watchers:

@@ -24,7 +24,6 @@ from experiments.state import (
     SCHEMA,
     TABLES,
     TRACEBACK,
-    RunBusy,
     base_record,
     locked,
     make_folder,
@@ -35,8 +34,6 @@ from experiments.state import (
 )
 from experiments.table import Table
 
-__all__ = ["DONE", "RunBusy", "RunDone", "RunWriter", "read_state"]
-
 
 class RunDone(RuntimeError):  # noqa: N818  (a state, not a fault)
     """The run is complete or diverged; a done run is never written over unasked."""
@@ -45,7 +42,7 @@ class RunDone(RuntimeError):  # noqa: N818  (a state, not a fault)
 class RunWriter:
     """Context manager that owns a run's folder: holds its lock, and leaves a state behind however the block ends.
 
-    manifest : how the run is made: `make_manifest()` and what only the caller knows (device, data, parameters).
+    manifest : how the run is made: `make_manifest()` and what only the caller knows (device, data).
     replace : write over a run that is done.
     Raises RunBusy, RunDone, or ConfigError where the folder cannot be written or holds another config.
     """
@@ -74,6 +71,10 @@ class RunWriter:
             self._exit = opening.pop_all()
         self._began = time.monotonic()
         return self
+
+    def made_with(self, **facts: Any) -> None:
+        """Add to the manifest what is known only once the run is under way."""
+        self._record["manifest"] |= facts
 
     def step(self, row: Mapping[str, float | int | None]) -> None:
         """Record a row of the table `steps`. Steps rise; a column that is left out, or None, is null."""

@@ -29,11 +29,15 @@ def run(cfg: DictConfig, report: Report = silent) -> str:
     device = find_device(cfg.device)
     torch.set_num_threads(cfg.threads)
     source = make_source(cfg)
-    made = {**make_manifest(), **size(cfg, source.vocab), "data": source.describe()}
-    made |= {"device": device.type, "device_name": device_name(device), "threads": cfg.threads}
-    with RunWriter(cfg, made) as writer:
+    there = {"device": device.type, "device_name": device_name(device), "threads": cfg.threads}
+    with RunWriter(cfg, make_manifest() | there | {"data": source.describe()}) as writer:
         torch.manual_seed(cfg.seed)  # dropout; weights and batches have generators of their own
         model = build(cfg, source.vocab, device)
+        writer.made_with(
+            parameters=count_parameters(model),
+            flops_per_token=flops_per_token(model, cfg.train.context),
+            tokens_per_step=cfg.train.batch * cfg.train.context,
+        )
         if cfg.train.compile:
             for block in model.blocks:
                 block.compile()
@@ -49,17 +53,6 @@ def build(cfg: DictConfig, vocab: int, device: torch.device) -> Transformer:
     model = Transformer(cfg.model, cfg.norm, Shape(vocab, cfg.train.context))
     initialise(model, cfg.init, cfg.seed)
     return model.to(device)
-
-
-def size(cfg: DictConfig, vocab: int) -> dict[str, float]:
-    """Parameters, FLOPs and tokens of a run, for its manifest; takes no memory."""
-    with torch.device("meta"):
-        model = Transformer(cfg.model, cfg.norm, Shape(vocab, cfg.train.context))
-    return {
-        "parameters": count_parameters(model),
-        "flops_per_token": flops_per_token(model, cfg.train.context),
-        "tokens_per_step": cfg.train.batch * cfg.train.context,
-    }
 
 
 def find_device(name: str) -> torch.device:

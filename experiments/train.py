@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from experiments.config import CONF, SINGLE, ConfigError, register
 from experiments.data import make_source
 from experiments.identity import run_folder
+from experiments.record import RunDone
 from experiments.state import DONE, RunBusy, read_state
 from experiments.sweep import finished_plan, run_sweep
 from experiments.validation import validate
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         jobs: list[DictConfig] = []
         compose(jobs)
         return run_sweep(jobs, overrides, prepare=check_jobs) if jobs else 0
-    except (ConfigError, RunBusy) as error:
+    except (ConfigError, RunBusy, RunDone) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -55,7 +56,7 @@ def compose(jobs: list[DictConfig]) -> None:
             return
         try:
             train(cfg)
-        except (ConfigError, RunBusy) as error:
+        except (ConfigError, RunBusy, RunDone) as error:
             failed.append(error)
 
     hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(task)()

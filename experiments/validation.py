@@ -42,8 +42,8 @@ def _misspelt(cfg: DictConfig, schema: type, prefix: str = "") -> Iterator[str]:
             near = get_close_matches(key, kinds, n=1)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"options are: {', '.join(kinds)}"
             yield f"{prefix}{key} is no option; {hint}"
-        elif is_dataclass(kinds[key]) and isinstance(kinds[key], type):
-            yield from _misspelt(cfg[key], kinds[key], f"{prefix}{key}.")
+        elif isinstance(kind := kinds[key], type) and is_dataclass(kind):
+            yield from _misspelt(cfg[key], kind, f"{prefix}{key}.")
 
 
 def _unknown(key: str, values: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:

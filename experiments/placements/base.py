@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from experiments.norms import MakeNorm
 
 Branch = Callable[[Tensor], Tensor]  # attention or feed-forward: x_BTD -> y_BTD
+Kind = Literal["attn", "ffn"]  # of branch
 Stream = Tensor | tuple[Tensor, ...]  # of a tuple, [0] is what a branch reads
 
 
@@ -20,7 +21,7 @@ class Site:
     width: int
     layer: int
     depth: int
-    branch: Literal["attn", "ffn"]
+    branch: Kind
     index: int  # of this branch among all ``count`` of the model
     count: int
 

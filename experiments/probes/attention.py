@@ -4,7 +4,7 @@ from typing import ClassVar, final
 
 from torch import Tensor
 
-from experiments.model import Transformer
+from experiments.model import Attention, Transformer
 from experiments.probes.base import Column, Meter, Probe
 
 
@@ -19,7 +19,7 @@ class AttentionProbe(Probe):
 
     def __init__(self, model: Transformer) -> None:
         super().__init__(model)
-        self.meter = Meter([block.branches[0].scores for block in model.blocks])
+        self.meter = Meter([branch.scores for _, _, branch in model.sites() if isinstance(branch, Attention)])
 
     def open(self) -> None:
         self.meter.open()

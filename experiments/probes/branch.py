@@ -4,10 +4,9 @@ from typing import ClassVar, final
 
 from torch import Tensor
 
+from experiments.gauge import Gauge
 from experiments.model import Transformer
 from experiments.probes.base import Column, Meter, Probe, gauges_of
-
-BRANCHES = ("attn", "ffn")
 
 
 @final
@@ -35,13 +34,12 @@ class BranchProbe(Probe):
     def __init__(self, model: Transformer) -> None:
         super().__init__(model)
         self.places: list[tuple[str, int]] = []  # (column, layer) of each gauge
-        gauges = []
-        for layer, block in enumerate(model.blocks):
-            for name, join, branch in zip(BRANCHES, block.joins, block.branches, strict=True):
-                found = {f"{name}_rms": branch.output}
-                found |= {f"{nth}_std_{name}": norm for nth, norm in zip(("norm", "norm2"), gauges_of([join]), strict=False)}
-                gauges += found.values()
-                self.places += [(column, layer) for column in found]
+        gauges: list[Gauge] = []
+        for layer, join, branch in model.sites():
+            norms = zip(("norm", "norm2"), gauges_of([join]), strict=False)
+            found = {f"{branch.kind}_rms": branch.output} | {f"{nth}_std_{branch.kind}": norm for nth, norm in norms}
+            gauges += found.values()
+            self.places += [(column, layer) for column in found]
         final = gauges_of([model.final_norm])
         self.places += [("final_norm_std", 0)] * len(final)
         self.meter = Meter(gauges + final)

@@ -30,11 +30,10 @@ class UpdateProbe(Probe):
     def __init__(self, model: Transformer) -> None:
         super().__init__(model)
         self.weights: dict[str, list[Tensor]] = {}
-        for block in model.blocks:
-            for branch in block.branches:
-                for name, child in branch.named_children():
-                    if isinstance(child, nn.Linear):
-                        self.weights.setdefault(name, []).append(child.weight)
+        for _, _, branch in model.sites():
+            for name, child in branch.named_children():
+                if isinstance(child, nn.Linear):
+                    self.weights.setdefault(name, []).append(child.weight)
         self.before: dict[str, list[Tensor]] = {}
         self.values: dict[str, Tensor] = {}
 

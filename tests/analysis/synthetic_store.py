@@ -35,6 +35,8 @@ class Run:
     override: dict[str, Any] = field(default_factory=dict)  # dotted config key: value
     first_exponent: float = 0.0  # of grad_stream at point 0 in depth, before training changes it
     last_exponent: float = 0.0  # the same at point L
+    final: float | None = None  # validation loss; None = as the outcome has it
+    initial: float = INITIAL
     noise: float = 0.1  # std over seeds of ln of the gradient norms
 
     @property
@@ -148,14 +150,30 @@ def layer_table(run: Run) -> pa.Table:
 
 
 def step_table(run: Run) -> pa.Table:
+    """One row per step; a complete run has one more, with the validation loss alone."""
     loss = loss_curve(run)
     n = len(loss)
     given = {"step": np.arange(n), "loss": loss, "lr": np.full(n, 2e-3), "tokens": 512 * np.arange(1, n + 1)}
+    table = _filled("steps", n, given)
+    if run.state != "complete":
+        return table
+    return pa.concat_tables([table, _filled("steps", 1, {"step": [run.steps], "val_loss": [final_loss(run)]})])
+
+
+def _filled(table: str, rows: int, given: dict[str, Any]) -> pa.Table:
+    """A table of the schema; columns that are not given are null."""
     data = {
-        name: pa.array(np.asarray(given[name]), pa.float64()).cast(kind) if name in given else pa.nulls(n, kind)
-        for name, kind in columns("steps").items()
+        name: pa.array(np.asarray(given[name], float), pa.float64()).cast(kind) if name in given else pa.nulls(rows, kind)
+        for name, kind in columns(table).items()
     }
     return pa.table(data)
+
+
+def final_loss(run: Run) -> float:
+    if run.final is not None:
+        return run.final
+    floor = {"trained": 2.4, "stuck": 3.27, "unfinished": 3.9}.get(run.outcome, INITIAL - 0.05)
+    return float(floor + 0.01 * np.random.default_rng(run.seed).normal())
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
@@ -168,11 +186,9 @@ def write_run(results: Path, run: Run) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     write_parquet(step_table(run), folder / "steps.parquet")
     write_parquet(layer_table(run), folder / "layers.parquet")
-    final = {"trained": 2.4, "stuck": 3.27, "unfinished": 3.9}.get(run.outcome, INITIAL - 0.05)
-    final += 0.01 * np.random.default_rng(run.seed).normal()
     status = {
-        "state": run.state, "step": run.last_step, "seconds": 12.5, "loss": 2.5, "initial_loss": INITIAL,
-        "val_loss": float(final) if run.state == "complete" else None,
+        "state": run.state, "step": run.last_step, "seconds": 12.5, "loss": 2.5, "initial_loss": run.initial,
+        "val_loss": final_loss(run) if run.state == "complete" else None,
         "diverged_step": run.last_step if run.state == "diverged" else None, "first_nonfinite_layer": None, "message": None,
     }  # fmt: skip
     manifest = {
@@ -237,3 +253,15 @@ def training_runs(
                         run = replace(run, outcome="diverged", state="diverged")
                     runs.append(run)
     return runs
+
+
+def edit_json(path: Path, *keys: str, value: object = None, drop: bool = False) -> None:
+    body = json.loads(path.read_text())
+    target = body
+    for key in keys[:-1]:
+        target = target[key]
+    if drop:
+        del target[keys[-1]]
+    else:
+        target[keys[-1]] = value
+    path.write_text(json.dumps(body))

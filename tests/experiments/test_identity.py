@@ -39,7 +39,8 @@ def test_two_spellings_of_one_value_are_one_run(spellings: Iterable[str]) -> Non
 
 
 def test_an_interpolated_value_and_a_plain_one_are_one_run() -> None:
-    assert run_id(config("schedule.warmup=${scale.warmup}")) == run_id(config("schedule.warmup=200"))
+    plain = f"schedule.warmup={BASE.scale.warmup}"
+    assert run_id(config("schedule.warmup=${scale.warmup}")) == run_id(config(plain))
 
 
 @pytest.mark.parametrize(
