@@ -58,6 +58,7 @@ def variance(story: Story) -> Figure:
             _layers(ax, story, table[table["depth"] == depth], part, depth)
             plots.chord(ax, part, "layer")
             ax.set_ylim(bottom=0)
+            plots.plain_y(ax)
         row_axes[0].set_ylabel(f"{moment_title(moment)}\n{NAMES['stream_var']}")
     column_titles(axes, depths)
     straight = Line2D([], [], color=GUIDE, linestyle=":", label="straight line (growth linear in the layer)")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.transforms import Bbox
 
 NOTE_SIZE = 7.5  # points
 LETTERS_PER_INCH = 16.5  # of a note
@@ -36,7 +37,14 @@ class Page:
         """The figure, with one legend between the axes and the notes, laid out once for all formats."""
         if handles:
             self.body.legend(handles=list(handles), loc="outside lower center", ncols=min(columns, len(handles)))
-        if (engine := self.figure.get_layout_engine()) is not None:
-            engine.execute(self.figure)
+        self.figure.draw_without_rendering()
         self.figure.set_layout_engine("none")
+        self._snap()
         return self.figure
+
+    def _snap(self) -> None:
+        """Round every position: the solver's last digits differ between processes, and name the clip paths of an SVG."""
+        for part in self.figure.subfigs:
+            part.bbox_relative.set_points(np.round(part.bbox_relative.get_points(), 6))
+        for ax in self.body.axes:
+            ax.set_position(Bbox(np.round(ax.get_position().get_points(), 6)))

@@ -172,7 +172,7 @@ def _row(path: Path, name: str) -> dict[str, Any]:
         norm, data = config["norm"], manifest["data"]
         return {
             "run": name, "study": run["study"], "scale": run["scale"], "variant": run["variant"],
-            "label": norm["label"], "color": norm["color"], "linestyle": norm["linestyle"],
+            "label": run.get("label", norm["label"]), "color": norm["color"], "linestyle": norm["linestyle"],
             "depth": config["model"]["depth"], "warmup": config["schedule"]["warmup"], "seed": config["seed"],
             "state": status["state"], "diverged_step": status["diverged_step"],
             "first_nonfinite_layer": status["first_nonfinite_layer"], "initial_loss": status["initial_loss"],

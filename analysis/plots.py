@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
-from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis.cells import groups
 from analysis.style import GUIDE, LINES, Look, face
@@ -77,11 +77,15 @@ def log_y(ax: Axes, values: pd.Series, *, decades: float = 1.5) -> None:
     """A logarithmic axis around the values, at least so many decades high."""
     shown = values[(values > 0) & np.isfinite(values)].to_numpy(float)
     ax.set_yscale("log")
-    if len(shown):
-        low, high = np.log10(shown.min()), np.log10(shown.max())
-        pad = max(0.07 * (high - low), (decades - (high - low)) / 2, 0.08)
-        ax.set_ylim(10 ** (low - pad), 10 ** (high + pad))
-        _log_ticks(ax, high - low + 2 * pad)
+    low, high = (np.log10(shown.min()), np.log10(shown.max())) if len(shown) else (-1.0, 0.0)
+    pad = max(0.07 * (high - low), (decades - (high - low)) / 2, 0.08)
+    ax.set_ylim(10 ** (low - pad), 10 ** (high + pad))
+    _log_ticks(ax, high - low + 2 * pad)
+
+
+def plain_y(ax: Axes) -> None:
+    """At most six ticks, whatever the size: ticks that come with the final size would not be in the layout."""
+    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
 
 
 def _log_ticks(ax: Axes, decades: float) -> None:

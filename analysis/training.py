@@ -31,6 +31,7 @@ def loss(story: Story) -> Figure:
             plots.means(ax, line, "step", story.looks, bars=False)
             plots.lost(ax, single, story.looks)
             plots.finals(ax, runs, story.looks)
+            plots.plain_y(ax)
             _entropies(ax, story)
         row_axes[0].set_ylabel(f"{warmup_words(int(warmup))}\nloss per token  [nats]")
     column_titles(axes, depths)
@@ -59,6 +60,7 @@ def outcome(story: Story) -> Figure:
     plots.seeds(top, plots.apart(table, story.looks), "depth", story.looks, dots=True)
     plots.means(top, plots.apart(mean, story.looks), "depth", story.looks, bars=True)
     plots.diverged(top, story.runs, story.looks)
+    plots.plain_y(top)
     _entropies(top, story)
     top.set_ylabel("final validation loss  [nats per token]")
     share = plots.apart(tables.fractions(story.runs), story.looks).assign(outcome="init")
@@ -130,6 +132,7 @@ def collapse(story: Story) -> Figure:
             if name != "token_cosine":
                 plots.not_shown(ax, mine[0]["value"])
         if name == "token_cosine":
+            plots.plain_y(column[0])
             column[0].set_ylim(min(-0.02, float(table["value"].min())), 1.03)
         else:
             plots.log_y(column[0], table["value"], decades=0.5)

@@ -8,7 +8,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from synthetic_store import Run, training_runs, write_parquet, write_plan, write_study
+from synthetic_store import Run, write_parquet, write_plan, write_study
+from synthetic_studies import training_runs
 
 from analysis.load import load_reference, load_study
 from analysis.reference import main as write_references

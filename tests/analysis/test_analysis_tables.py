@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_store import INITIAL, UNIGRAM, Run, init_runs, layer_values, loss_curve, recorded_steps, write_study
+from synthetic_store import INITIAL, UNIGRAM, Run, layer_values, loss_curve, recorded_steps, write_study
+from synthetic_studies import init_runs
 
 from analysis import tables
 from analysis.load import Study, load_study
