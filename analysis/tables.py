@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from analysis.load import Columns, Study
 from analysis.stats import Interval, fraction_interval, geometric_mean_interval, mean_interval, power_law
 
 MARGIN = 0.1  # nats below (above) the unigram entropy from which a run counts as trained (unfinished)
+POINTS = 200  # of a loss curve that is drawn
 WINDOW = 10  # recorded steps of the trailing mean over the training loss
 EARLY = 0.1  # share of the steps after which "early" is looked at
 FIT_FROM = 12  # blocks from which the exponent is fitted; all depths are fitted beside it
@@ -42,13 +44,14 @@ def outcomes(study: Study) -> pd.DataFrame:
     final, unigram = runs["final_val_loss"].astype(float), runs["unigram"].astype(float)
     runs["train_steps"] = [json.loads(config)["train"]["steps"] for config in runs["config"]]
     conditions = [
+        runs["state"] == "diverged",
         runs["train_steps"] <= 1,
-        (runs["state"] == "diverged") | ~np.isfinite(final),
+        ~np.isfinite(final),
         final < unigram - MARGIN,
         final <= unigram + MARGIN,
         final > runs["initial_loss"].astype(float),
     ]
-    runs["outcome"] = np.select(conditions, ["init", "diverged", "trained", "stuck", "diverged"], "unfinished")
+    runs["outcome"] = np.select(conditions, ["diverged", "init", "diverged", "trained", "stuck", "diverged"], "unfinished")
     below = smoothed(study.steps)
     below = below[below["loss"] < attach(below, runs, ["unigram"])["unigram"] - MARGIN]
     first = below.groupby("run", observed=False)["step"].min().reindex(runs["run"])
@@ -66,8 +69,13 @@ def smoothed(steps: pd.DataFrame) -> pd.DataFrame:
 
 def attach(frame: pd.DataFrame, runs: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """`frame` with columns of each row's run."""
-    row = runs[columns].iloc[pd.Index(runs["run"]).get_indexer(pd.Index(frame["run"]))]
-    return frame.assign(**{column: row[column].to_numpy() for column in columns})
+    row = pd.Index(runs["run"]).get_indexer(pd.Index(frame["run"]))
+    return frame.assign(**{column: _compact(runs[column]).take(row) for column in columns})
+
+
+def _compact(column: pd.Series) -> Any:
+    """Numbers as they are, words as categories: a table of a million rows repeats few of them."""
+    return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else pd.Categorical(column)
 
 
 def moments(study: Study) -> tuple[Moment, ...]:
@@ -131,8 +139,11 @@ def profile(runs: pd.DataFrame, layers: pd.DataFrame, quantity: str, step: int) 
 
 
 def losses(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """Smoothed training loss, one row per run and step, columns `step` and `value`."""
-    return attach(smoothed(steps).rename(columns={"loss": "value"}), runs, [*CELL, "seed", "outcome"])
+    """Smoothed training loss, columns `step` and `value`; a row per run and step, or every k-th for about POINTS a run."""
+    every = max(1, int(steps["step"].max()) // POINTS)
+    kept = smoothed(steps)
+    kept = kept[kept["step"] % every == 0]
+    return attach(kept.rename(columns={"loss": "value"}), runs, [*CELL, "seed", "outcome"])
 
 
 def collapse(runs: pd.DataFrame, layers: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -161,10 +172,12 @@ def across_seeds(frame: pd.DataFrame, x: str, *, log: bool) -> pd.DataFrame:
     by = [*SERIES, "outcome"] if x == "depth" else [*CELL, "outcome"]
     parts = []
     for key, group in groups(frame[frame["outcome"] != "diverged"], by):
-        wide = group.pivot(index="run", columns=x, values="value").to_numpy(dtype=float)
-        present = group.assign(there=True).pivot(index="run", columns=x, values="there").notna().to_numpy()
+        run, (column, places) = pd.factorize(group["run"])[0], pd.factorize(group[x], sort=True)
+        wide = np.full((run.max() + 1, len(places)), np.nan)
+        present = np.zeros(wide.shape, bool)
+        wide[run, column], present[run, column] = group["value"], True
         part = pd.DataFrame(_columnwise(wide, present, log))
-        part[x] = np.sort(group[x].unique())
+        part[x] = places
         for name, value in zip(by, key, strict=True):
             part[name] = value
         parts.append(part)

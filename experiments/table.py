@@ -91,6 +91,7 @@ class Table:
             compression="zstd",
             use_dictionary=[name for name in self._types if name not in floats],
             column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT"),
+            write_page_checksum=True,  # so that a flipped bit is noticed when read
         )
         return buffer.getvalue()
 

@@ -40,6 +40,7 @@ EDGE = 1e-4  # nats; a float32 holds the losses to 2e-7
         (Run(final=UNIGRAM, initial=UNIGRAM - 0.05), "stuck"),
         (Run(state="diverged"), "diverged"),
         (Run(steps=1, final=INITIAL + 1), "init"),
+        (Run(steps=1, state="diverged"), "diverged"),
     ],
 )
 def test_outcomes_change_at_a_tenth_of_a_nat_around_the_unigram_entropy(tmp_path: Path, run: Run, outcome: str) -> None:

@@ -1,6 +1,5 @@
-"""Every probed quantity against an independent definition, and the passivity of measuring."""
+"""Every probed quantity against an independent definition."""
 
-import gc
 import json
 import math
 
@@ -9,43 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from compose import config
+from probed import make, measured
 from torch import Tensor
 
 from experiments import probes
 from experiments.config import CONF
-from experiments.data import make_source
-from experiments.loop import Loop, first_nonfinite_layer, gradient_norms
+from experiments.loop import first_nonfinite_layer
 from experiments.model import Transformer
-from experiments.optim import make_optimizer
-from experiments.probes.base import Panel, Schedule
-from experiments.run import build
-
-SMALL = (
-    "model.depth=3",
-    "model.width=16",
-    "model.n_head=2",
-    "train.context=12",
-    "data=random",
-    "data.vocab=29",
-    "init=xavier",
-)
-
-COMPILER_WARNS = pytest.mark.filterwarnings("default")  # torch.compile itself uses what torch deprecates
-
-
-def make(*overrides: str, dtype: torch.dtype = torch.float64, names: list[str] | None = None) -> tuple[Loop, Panel]:
-    cfg = config(*SMALL, *overrides)
-    source = make_source(cfg)
-    model = build(cfg, source.vocab, torch.device("cpu")).to(dtype)
-    panel = Panel([probes.find(name)(model) for name in (cfg.probe.names if names is None else names)])
-    return Loop(cfg, model, make_optimizer(cfg.optim, model), source), panel
-
-
-def measured(*overrides: str, step: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Loop, dict[str, np.ndarray], dict]:
-    loop, panel = make(*overrides, dtype=dtype)
-    panel.open()
-    row = loop._step(step, panel)
-    return loop, panel.read(), row
+from experiments.probes.base import Schedule
 
 
 def stream_points(model: Transformer, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
@@ -151,97 +121,6 @@ def test_attention_entropy_starts_near_that_of_uniform_attention() -> None:
     assert (values["attn_logit_max"] < 0.5).all()
 
 
-def weights_after(
-    steps: int, *overrides: str, names: list[str] | None = None, every: bool = True, compiled: bool = False
-) -> list[Tensor]:
-    loop, panel = make(*overrides, dtype=torch.float32, names=names)
-    if compiled:
-        for block in loop.model.blocks:
-            block.compile()
-    torch.manual_seed(0)
-    for step in range(steps):
-        if every:
-            panel.open()
-        loop._step(step, panel)
-        panel.read()
-    return [p.detach().clone() for p in loop.model.parameters()]
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["norm=pre"],
-        ["norm=post", "model.dropout=0.1", "train.clip=0.5"],
-        ["train.accumulate=4", "model.checkpointing=true"],
-        ["train.precision=bf16"],
-    ],
-)
-def test_probes_on_or_off_leave_bit_identical_weights(overrides: list[str]) -> None:
-    on, off = weights_after(10, *overrides), weights_after(10, *overrides, names=[], every=False)
-    assert all(torch.equal(a, b) for a, b in zip(on, off, strict=True))
-    assert not torch.equal(on[0], weights_after(9, *overrides)[0])
-
-
-@pytest.mark.slow
-@COMPILER_WARNS
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_probes_on_or_off_leave_bit_identical_weights_compiled(norm: str) -> None:
-    torch._dynamo.reset()
-    on, off = (weights_after(10, f"norm={norm}", compiled=True, every=every) for every in (True, False))
-    assert all(torch.equal(a, b) for a, b in zip(on, off, strict=True))
-
-
-def values_of(*overrides: str, compiled: bool = False) -> dict[str, np.ndarray]:
-    loop, panel = make(*overrides, dtype=torch.float32)
-    if compiled:
-        for block in loop.model.blocks:
-            block.compile()
-    panel.open()
-    row = loop._step(0, panel)
-    return panel.read() | {"loss": np.array(row["loss"]), "grad_norm": np.array(row["grad_norm"])}
-
-
-SAME = {"rtol": 2e-4, "atol": 1e-7}
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("change", ["train.accumulate=4", "model.checkpointing=true"])
-def test_accumulation_and_checkpointing_measure_the_same(norm: str, change: str) -> None:
-    plain, changed = values_of(f"norm={norm}"), values_of(f"norm={norm}", change)
-    assert plain.keys() == changed.keys()
-    for name in plain:
-        np.testing.assert_allclose(changed[name], plain[name], err_msg=name, **SAME)
-
-
-@pytest.mark.slow
-@COMPILER_WARNS
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_compiled_blocks_measure_the_same(norm: str) -> None:
-    torch._dynamo.reset()
-    plain, compiled = values_of(f"norm={norm}"), values_of(f"norm={norm}", compiled=True)
-    assert plain.keys() == compiled.keys()
-    for name in plain:
-        np.testing.assert_allclose(compiled[name], plain[name], err_msg=name, **SAME)
-
-
-@pytest.mark.slow
-@COMPILER_WARNS
-def test_96_blocks_compile_one_graph_and_hit_no_recompile_limit() -> None:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    loop, panel = make("model.depth=96", dtype=torch.float32)
-    for block in loop.model.blocks:
-        block.compile()
-    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
-        for step in range(3):
-            if step != 1:
-                panel.open()
-            loop._step(step, panel)
-            panel.read()
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 4
-    assert not torch._dynamo.utils.counters["graph_break"]
-
-
 def test_collapsed_gradients_of_96_blocks_are_not_rounded_to_zero() -> None:
     loop, panel = make("model.depth=96", "norm=post", "init=gpt2", dtype=torch.float32)
     with torch.no_grad():
@@ -250,46 +129,6 @@ def test_collapsed_gradients_of_96_blocks_are_not_rounded_to_zero() -> None:
     loop._step(0, panel)
     grad = panel.read()["grad_stream"]
     assert ((grad > 1e-30) & (grad < 1e-24)).all()
-
-
-def test_norms_do_not_depend_on_the_loss_scale() -> None:
-    values = []
-    for scale in (2.0**4, 2.0**10):
-        loop, panel = make("train.clip=0.1", dtype=torch.float32)
-        loop.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
-        panel.open()
-        row = loop._step(0, panel)
-        values.append(panel.read() | {key: np.array(row[key]) for key in ("grad_norm", "grad_norm_clipped")})
-        assert row["grad_norm_clipped"] <= 0.1 * (1 + 1e-6) < row["grad_norm"]
-    for name in values[0]:
-        np.testing.assert_allclose(values[0][name], values[1][name], rtol=1e-5, atol=1e-9, err_msg=name)
-
-
-def test_gradients_are_probed_before_clipping_and_clipped_to_the_threshold() -> None:
-    loop, panel = make("train.clip=0.01", names=["gradient"])
-    panel.open()
-    seen = []
-    loop.optimizer.register_step_pre_hook(
-        lambda *_: seen.append(float(torch.linalg.vector_norm(gradient_norms(loop.parameters))))
-    )
-    row = loop._step(0, panel)
-    values = panel.read()
-    assert math.hypot(*(float(np.linalg.norm(v)) for k, v in values.items())) == pytest.approx(row["grad_norm"], rel=1e-9)
-    assert seen == pytest.approx([0.01], rel=1e-6)
-
-
-def test_fifty_probed_steps_leave_memory_flat() -> None:
-    loop, panel = make(dtype=torch.float32)
-
-    def tensors_after(steps: range) -> int:
-        for step in steps:
-            panel.open()
-            loop._step(step, panel)
-            panel.read()
-        gc.collect()
-        return sum(issubclass(type(o), Tensor) for o in gc.get_objects())
-
-    assert tensors_after(range(3)) == tensors_after(range(3, 53))
 
 
 def test_nonfinite_entries_are_counted_where_they_are() -> None:

@@ -135,3 +135,21 @@ def test_writing_a_table_imports_no_pandas(tmp_path: Path) -> None:
     program += "sys.exit('pandas' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CONF.parent), str(CONF.parent / "tests")])}
     assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=False).returncode == 0
+
+
+def test_a_flipped_bit_is_noticed(cfg: DictConfig) -> None:
+    with RunWriter(cfg, MANIFEST) as writer:
+        writer.layers(0, {"grad_stream": np.linspace(1.0, 2.0, 4)})
+        writer.finish("complete")
+    path = writer.folder / "layers.parquet"
+    with pq.ParquetFile(path) as file:
+        column = file.metadata.row_group(0).column(file.schema_arrow.get_field_index("grad_stream"))
+        middle = column.data_page_offset + column.total_compressed_size - 3
+    data = bytearray(path.read_bytes())
+    data[middle] ^= 1
+    path.write_bytes(data)
+    with (
+        pytest.raises(OSError, match="(?i)checksum|crc|corrupt"),
+        pq.ParquetFile(path, page_checksum_verification=True) as file,
+    ):
+        file.read()
