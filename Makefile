@@ -49,10 +49,10 @@ sweep: $(FULL) ## train the runs of STUDY that are missing, then draw the figure
 	  $(PY) -m experiments.train -m study=$$study scale=$(SCALE) results=$(RESULTS) $(OPTIONS) $(ARGS) || \
 	    { code=$$?; test $$code -lt 128 || exit $$code; status=1; }; \
 	done; \
-	$(if $(filter 1,$(DRY)),:,$(MAKE) figures) && exit $$status
+	$(if $(filter 1,$(DRY)),:,$(MAKE) figures ONLY_NEW=--if-new) && exit $$status
 
 figures: $(LIGHT) ## redraw the figures from the results at hand, without torch
-	@$(PY) -m analysis.figures --results $(RESULTS) --scale $(SCALE)
+	@$(PY) -m analysis.figures --results $(RESULTS) --scale $(SCALE) $(ONLY_NEW)
 
 status: $(FULL) ## runs by state, and why the failed ones failed
 	@$(PY) -m experiments.status --results $(RESULTS)

@@ -14,7 +14,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from analysis import drawings, style, tables, training
+from analysis import drawings, freshness, style, tables, training
 from analysis.headline import headline
 from analysis.load import Study, load_reference, load_study, newest_plan
 from analysis.schema import SchemaError
@@ -172,6 +172,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--scale", default="laptop", help="laptop, smoke or gpu")
     parser.add_argument("--out", type=Path, default=None, help="folder for <scale>/<figure>.png; default <results>/figures")
     parser.add_argument("--only", default="", help="names of figures, comma-separated")
+    parser.add_argument("--if-new", action="store_true", help="draw nothing where the figures are up to date")
     parser.add_argument("--partial", action="store_true", help="draw the finished runs of a plan that is not done")
     arguments = parser.parse_args(argv)
     names = [name for name in arguments.only.split(",") if name] or list(FIGURES)
@@ -189,8 +190,14 @@ def main(argv: list[str] | None = None) -> int:
     store = Store(arguments.results, arguments.scale, partial=arguments.partial)
     out = (arguments.out or arguments.results / "figures") / arguments.scale
     try:
+        now = freshness.digest(arguments.results, arguments.scale, (INIT, *TRAINING))
+        if arguments.if_new and freshness.is_fresh(out, now):
+            console.print(f"figures in {os.path.relpath(out)} are up to date", highlight=False, soft_wrap=True)
+            return 0
         drawing = draw(store, out, arguments.names, console)
         tell(store, drawing, console)
+        if len(arguments.names) == len(FIGURES) and not arguments.partial and drawing.paths:
+            freshness.keep(out, now, {path.stem for path in drawing.paths})
     except SchemaError as error:
         errors.print(f"error: {error}", soft_wrap=True, markup=False)
         return 1

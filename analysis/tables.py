@@ -43,15 +43,17 @@ def outcomes(study: Study) -> pd.DataFrame:
     runs = study.runs.copy()
     final, unigram = runs["final_val_loss"].astype(float), runs["unigram"].astype(float)
     runs["train_steps"] = [json.loads(config)["train"]["steps"] for config in runs["config"]]
-    conditions = [
-        runs["state"] == "diverged",
-        runs["train_steps"] <= 1,
-        ~np.isfinite(final),
-        final < unigram - MARGIN,
-        final <= unigram + MARGIN,
-        final > runs["initial_loss"].astype(float),
+    rules = [  # the first that holds
+        ("diverged", runs["state"] == "diverged"),
+        ("init", runs["train_steps"] <= 1),
+        ("diverged", ~np.isfinite(final)),
+        ("trained", final < unigram - MARGIN),
+        ("stuck", final <= unigram + MARGIN),
+        ("diverged", final > runs["initial_loss"].astype(float)),
     ]
-    runs["outcome"] = np.select(conditions, ["diverged", "init", "diverged", "trained", "stuck", "diverged"], "unfinished")
+    runs["outcome"] = "unfinished"
+    for name, holds in reversed(rules):
+        runs.loc[holds, "outcome"] = name
     below = smoothed(study.steps)
     below = below[below["loss"] < attach(below, runs, ["unigram"])["unigram"] - MARGIN]
     first = below.groupby("run", observed=False)["step"].min().reindex(runs["run"])

@@ -133,10 +133,10 @@ def test_the_reference_redraws_to_the_bytes_of_its_runs(tmp_path: Path, monkeypa
     laptop(tmp_path)
     for study in ("init_xavier", "depth_warmup"):
         write_reference(tmp_path, study)
-    some = {name: figures.FIGURES[name] for name in ("headline", "loss")}
+    some = {name: figures.FIGURES[name] for name in ("headline", "outcome")}
     monkeypatch.setattr(figures, "FIGURES", some)
     figures.draw(figures.Store(tmp_path, "laptop"), tmp_path / "own", list(some), figures.terminal(), ("png",))
     paths = draw_reference(tmp_path, figures.terminal())
     kept = digests(tmp_path / "reference" / "figures")
-    assert {path.name for path in paths} == set(kept) == {"headline.png", "loss.png"}
+    assert {path.name for path in paths} == set(kept) == {"headline.png", "outcome.png"}
     assert kept == digests(tmp_path / "own")

@@ -72,7 +72,7 @@ def test_a_study_with_nothing_but_bad_gradients_still_draws(tmp_path: Path) -> N
     write_study(tmp_path, runs)
     for run in runs:
         spoil(tmp_path, run, np.nan)
-    for name in ("headline", "profile", "heatmap", "collapse"):
+    for name in ("headline", "heatmap"):
         drawn(tmp_path, name).draw_without_rendering()
 
 

@@ -149,7 +149,7 @@ def test_a_flipped_bit_is_noticed(cfg: DictConfig) -> None:
     data[middle] ^= 1
     path.write_bytes(data)
     with (
-        pytest.raises(OSError, match="(?i)checksum|crc|corrupt"),
+        pytest.raises(OSError, match=r"(?i)checksum|crc|corrupt"),
         pq.ParquetFile(path, page_checksum_verification=True) as file,
     ):
         file.read()
