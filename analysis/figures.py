@@ -17,12 +17,13 @@ from rich.console import Console
 from analysis import drawings, freshness, style, tables, training
 from analysis.headline import headline
 from analysis.load import Study, load_reference, load_study, newest_plan
-from analysis.schema import SchemaError
+from analysis.schema import SchemaError, read_json
 from analysis.story import Story
 from analysis.style import FORMATS
 from analysis.summary import fitted_numbers, outcome_counts
 
 INIT = "init_xavier"
+SINGLE = "single"  # what experiments calls runs of no study
 TRAINING = {"depth_warmup": "", "depth_warmup_xavier": "_xavier"}  # study: ending of its figures' names
 TABLE_WIDTH = 118  # characters
 Stories = dict[str, Story]
@@ -43,28 +44,44 @@ class Entry:
         return self.draw(stories[self.needs], *more)
 
 
-def _entries() -> tuple[Entry, ...]:
-    raw = partial(drawings.profile, quantities=("grad_stream",))
-    relative = partial(drawings.profile, quantities=("grad_rel",))
-    found = [
-        Entry("init_profile", partial(drawings.profile, quantities=("grad_stream", "grad_rel")), INIT),
-        Entry("init_variance", drawings.variance, INIT),
+def of_init(study: str, start: str = "", end: str = "") -> list[Entry]:
+    """Figures of a study that does not train."""
+    both = partial(drawings.profile, quantities=("grad_stream", "grad_rel"))
+    return [Entry(f"{start}profile{end}", both, study), Entry(f"{start}variance{end}", drawings.variance, study)]
+
+
+def of_training(study: str, end: str) -> list[Entry]:
+    """Figures of a study that trains; the headline has the init study beside it."""
+    return [
+        Entry("headline" + end, headline, study, INIT),
+        Entry("profile" + end, partial(drawings.profile, quantities=("grad_stream",)), study),
+        Entry("profile_relative" + end, partial(drawings.profile, quantities=("grad_rel",)), study),
+        Entry("variance" + end, drawings.variance, study),
+        Entry("loss" + end, training.loss, study),
+        Entry("outcome" + end, training.outcome, study),
+        Entry("heatmap" + end, training.heatmap, study),
+        Entry("collapse" + end, training.collapse, study),
     ]
-    for study, end in TRAINING.items():
-        found += [
-            Entry("headline" + end, headline, study, INIT),
-            Entry("profile" + end, raw, study),
-            Entry("profile_relative" + end, relative, study),
-            Entry("variance" + end, drawings.variance, study),
-            Entry("loss" + end, training.loss, study),
-            Entry("outcome" + end, training.outcome, study),
-            Entry("heatmap" + end, training.heatmap, study),
-            Entry("collapse" + end, training.collapse, study),
-        ]
-    return tuple(found)
 
 
-FIGURES = {entry.name: entry for entry in _entries()}
+FIGURES = {
+    entry.name: entry
+    for entries in (of_init(INIT, start="init_"), *(of_training(study, end) for study, end in TRAINING.items()))
+    for entry in entries
+}
+
+
+def of_users(results: Path, scale: str) -> dict[str, Entry]:
+    """Figures of the other studies that were swept at this scale, named after them."""
+    entries: list[Entry] = []
+    for folder in sorted(results.glob(f"runs/*/{scale}")):
+        study, plan = folder.parent.name, newest_plan(folder)
+        if plan is None or not plan.finished or study in (INIT, SINGLE, *TRAINING):
+            continue
+        run = read_json(folder / plan.finished[0] / "run.json", ("config",))
+        trains = run["config"]["train"]["steps"] > 1
+        entries += of_training(study, f"_{study}") if trains else of_init(study, end=f"_{study}")
+    return {entry.name: entry for entry in entries}
 
 
 class Store:
@@ -130,11 +147,13 @@ class Drawing:
     skipped: dict[str, list[str]]
 
 
-def draw(store: Store, out: Path, names: list[str], console: Console, formats: tuple[str, ...] = tuple(FORMATS)) -> Drawing:
-    """Draw the named figures into `out`, saying each one's path."""
+def draw(
+    store: Store, out: Path, entries: list[Entry], console: Console, formats: tuple[str, ...] = tuple(FORMATS)
+) -> Drawing:
+    """Draw the figures into `out`, saying each one's path."""
     drawing = Drawing([], {}, {})
-    for name in names:
-        entry = FIGURES[name]
+    for entry in entries:
+        name = entry.name
         stories, remark = store.together(entry)
         if not stories:
             drawing.skipped.setdefault(entry.needs, []).append(name)
@@ -174,13 +193,17 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="names of figures, comma-separated")
     parser.add_argument("--if-new", action="store_true", help="draw nothing where the figures are up to date")
     parser.add_argument("--partial", action="store_true", help="draw the finished runs of a plan that is not done")
-    arguments = parser.parse_args(argv)
-    names = [name for name in arguments.only.split(",") if name] or list(FIGURES)
-    unknown = [name for name in names if name not in FIGURES]
+    return parser.parse_args(argv)
+
+
+def _asked(arguments: argparse.Namespace) -> list[Entry]:
+    """The figures that --only names, or all. Raises SchemaError for a name that none has."""
+    known = FIGURES | of_users(arguments.results, arguments.scale)
+    names = [name for name in arguments.only.split(",") if name] or list(known)
+    unknown = [name for name in names if name not in known]
     if unknown:
-        parser.error(f"no figure {', '.join(unknown)}; known are: {', '.join(FIGURES)}")
-    arguments.names = names
-    return arguments
+        raise SchemaError(f"no figure {', '.join(unknown)}; known are: {', '.join(known)}")
+    return [known[name] for name in names]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -190,13 +213,14 @@ def main(argv: list[str] | None = None) -> int:
     store = Store(arguments.results, arguments.scale, partial=arguments.partial)
     out = (arguments.out or arguments.results / "figures") / arguments.scale
     try:
-        now = freshness.digest(arguments.results, arguments.scale, (INIT, *TRAINING))
+        entries = _asked(arguments)
+        now = freshness.digest(arguments.results, arguments.scale, {entry.needs for entry in entries})
         if arguments.if_new and freshness.is_fresh(out, now):
             console.print(f"figures in {os.path.relpath(out)} are up to date", highlight=False, soft_wrap=True)
             return 0
-        drawing = draw(store, out, arguments.names, console)
+        drawing = draw(store, out, entries, console)
         tell(store, drawing, console)
-        if len(arguments.names) == len(FIGURES) and not arguments.partial and drawing.paths:
+        if not (arguments.only or arguments.partial) and drawing.paths:
             freshness.keep(out, now, {path.stem for path in drawing.paths})
     except SchemaError as error:
         errors.print(f"error: {error}", soft_wrap=True, markup=False)

@@ -74,7 +74,7 @@ def _write(table: pa.Table, path: Path) -> None:
 def draw_reference(results: Path, console: Console) -> list[Path]:
     """Draw the pictures of results/reference/figures from the tables beside them."""
     store = figures.Store(results, SCALE, reference=True)
-    return figures.draw(store, results / "reference" / "figures", list(figures.FIGURES), console, ("png",)).paths
+    return figures.draw(store, results / "reference" / "figures", list(figures.FIGURES.values()), console, ("png",)).paths
 
 
 def main(argv: list[str] | None = None) -> int:

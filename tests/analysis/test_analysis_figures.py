@@ -85,10 +85,17 @@ def test_a_broken_file_ends_with_its_name_and_no_traceback(tmp_path: Path, capsy
 
 
 def test_an_unknown_figure_is_refused_with_the_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        run_main(tmp_path, "--only", "headlin")
-    assert stop.value.code == 2
+    assert run_main(tmp_path, "--only", "headlin") == 1
     assert "no figure headlin; known are: init_profile" in capsys.readouterr().err
+
+
+def test_a_users_own_studies_are_drawn_under_their_names(tmp_path: Path) -> None:
+    write_study(tmp_path, [replace(run, study="mine") for run in training_runs(SMOKE, 1, 40, "smoke")])
+    write_study(tmp_path, [replace(run, study="start") for run in init_runs(SMOKE, 1, "smoke")])
+    names = ("outcome_mine", "profile_start", "variance_start")
+    assert run_main(tmp_path, "--only", ",".join(names)) == 0
+    assert {path.stem for path in (tmp_path / "figures" / "smoke").glob("*.png")} == set(names)
+    assert run_main(tmp_path, "--only", "loss_start") == 1
 
 
 def test_an_undone_plan_is_skipped_with_its_count_or_drawn_as_partial(
@@ -135,7 +142,7 @@ def test_the_reference_redraws_to_the_bytes_of_its_runs(tmp_path: Path, monkeypa
         write_reference(tmp_path, study)
     some = {name: figures.FIGURES[name] for name in ("headline", "outcome")}
     monkeypatch.setattr(figures, "FIGURES", some)
-    figures.draw(figures.Store(tmp_path, "laptop"), tmp_path / "own", list(some), figures.terminal(), ("png",))
+    figures.draw(figures.Store(tmp_path, "laptop"), tmp_path / "own", list(some.values()), figures.terminal(), ("png",))
     paths = draw_reference(tmp_path, figures.terminal())
     kept = digests(tmp_path / "reference" / "figures")
     assert {path.name for path in paths} == set(kept) == {"headline.png", "outcome.png"}
