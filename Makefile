@@ -13,6 +13,7 @@ OPTIONS = $(if $(JOBS),sweep.jobs=$(JOBS)) $(if $(filter 1,$(RETRY)),sweep.retry
 PY     := $(VENV)/bin/python
 LIGHT  := $(VENV)/.light-stamp
 FULL   := $(VENV)/.full-stamp
+BEGUN  := $(VENV)/.begun-by-make
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help setup quick sweep figures status reference test test-slow lint clean
@@ -24,12 +25,15 @@ help: ## this list
 	@echo "  ARGS='model.depth=6,12 seed=0' any Hydra override   RETRY=1 redo failed and killed runs   DRY=1 list only"
 	@echo "  VENV=$(VENV)  PYTHON=$(PYTHON)  RESULTS=$(RESULTS)"
 
-# Figures need only the light half. A venv counts as made only by its stamp; without one it is made anew.
+# Figures need only the light half. A venv counts as made only by its stamp; one that was begun here is made anew, and a
+# folder that was not is never touched.
 $(LIGHT): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3,11) <= sys.version_info[:2] <= (3,13))' || \
 	  { echo "error: $(PYTHON) is $$($(PYTHON) -V 2>&1); Python 3.11 to 3.13 is needed: make ... PYTHON=python3.12"; exit 1; }
 	@echo "setting up $(VENV)"
-	@test -e $(LIGHT) || $(PYTHON) -m venv --clear $(VENV)
+	@if test -e $(LIGHT); then :; \
+	elif test -e $(BEGUN) || ! test -e $(VENV); then rm -rf $(VENV) && mkdir -p $(VENV) && touch $(BEGUN) && $(PYTHON) -m venv $(VENV); \
+	else echo "error: VENV=$(VENV) is there and was not made by this Makefile; choose another folder"; exit 1; fi
 	@$(PY) -m pip install -q --disable-pip-version-check -e .
 	@touch $(LIGHT)
 

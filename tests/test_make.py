@@ -1,0 +1,41 @@
+"""Laws of the Makefile that cost no set-up."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+
+
+def test_help_lists_every_target() -> None:
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    out = make("help").stdout
+    for target in phony.split():
+        assert f"make {target} " in out
+
+
+def test_a_folder_of_the_users_own_is_never_cleared(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    done = make("setup", f"VENV={tmp_path}")
+    assert done.returncode != 0
+    assert "was not made by this Makefile" in done.stdout
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_an_old_python_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    old = tmp_path / "python2"
+    old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo "Python 2.7.18" && exit 0\nexit 1\n')
+    old.chmod(0o755)
+    done = make("setup", f"VENV={tmp_path / 'venv'}", f"PYTHON={old}")
+    assert done.returncode != 0
+    assert "is Python 2.7.18; Python 3.11 to 3.13 is needed" in done.stdout
+    assert not (tmp_path / "venv").exists()
