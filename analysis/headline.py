@@ -12,7 +12,7 @@ from analysis.layout import Page
 from analysis.settings import init_name, joined
 from analysis.story import Story, averages, moment_title
 from analysis.style import GUIDE, face
-from analysis.summary import exponent_text
+from analysis.summary import NO_LAW, exponent_text
 
 ROWS = {
     ("grad_stream", "first"): "first point\n" + r"$\|\partial\,\mathrm{loss}/\partial x_0\|$  [nats]",
@@ -29,7 +29,7 @@ def headline(training: Story, init: Story | None) -> Figure:
     notes = [
         f"{averages(training, 'bars', True).replace('Lines', 'Marks')} Series are set apart sideways. Numbers over "
         f"the panels: exponent of L, fitted on logarithms over {fitted_over(training)} for each seed of one outcome, "
-        f"± half the 95 % t interval over seeds. Grey: exponents 0, -1/2, -1.",
+        f"± half the 95 % t interval over seeds; {NO_LAW} Grey: exponents 0, -1/2, -1.",
         f"{NORM} {RELATIVE}",
         *(story.note for story in stories),
     ]

@@ -34,12 +34,14 @@ class PowerLaw:
 
     seeds : seeds with a slope, of `given`. A seed is left out where it lacks a depth that most others have, or where a value
         is zero or not finite.
+    stray : the factor by which the points of the worst seed stray from its line (root mean square, in logarithms); 1 is exact.
     """
 
     exponent: Interval
     seeds: int
     given: int
     depths: tuple[int, ...]
+    stray: float
 
 
 def mean_interval(value_R: ArrayLike, *, level: float = 0.95) -> Interval:
@@ -123,12 +125,14 @@ def power_law(
     common = max(sizes, key=lambda depths: (sizes[depths], len(depths), depths))
     if len(set(common)) < 3:
         return None
-    slopes = []
+    slopes, strays = [], []
     for s, mask in at.items():
         if sets.get(s) == common and np.all(np.isfinite(value[mask]) & (value[mask] > 0)):
-            slopes.append(slope(np.log(depth[mask]), np.log(value[mask])))
+            x, y = np.log(depth[mask]), np.log(value[mask])
+            slopes.append(slope(x, y))
+            strays.append(np.std(y - slopes[-1] * x))
     exponent = mean_interval(slopes, level=level) if slopes else Interval(np.nan, np.nan, np.nan)
-    return PowerLaw(exponent, len(slopes), len(sets), common)
+    return PowerLaw(exponent, len(slopes), len(sets), common, float(np.exp(max(strays, default=np.nan))))
 
 
 @cache

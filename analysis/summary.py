@@ -11,6 +11,8 @@ from analysis.story import Story
 
 SHORT = {("grad_stream", "first"): "first point", ("grad_stream", "last"): "last point", ("grad_rel", "first"): "first / last"}
 
+NO_LAW = f"* no power law: the points stray from the line by more than a factor of {tables.STRAY}."
+
 
 def fitted_numbers(story: Story) -> Table:
     """Exponents of the depth law over both ranges of depth: a row per step, series and outcome, a column per quantity."""
@@ -41,7 +43,7 @@ def fitted_numbers(story: Story) -> Table:
             table.add_row(*row)
     table.caption = (
         "Exponent ± half its 95 % t interval over the n seeds fitted, a slope each. first / last: relative norm (grad_rel). "
-        f"Not fitted for fewer than three depths: {unfitted} of the outcomes. Diverged: of all runs of the series."
+        f"{NO_LAW} Not fitted for fewer than three depths: {unfitted} of the outcomes. Diverged: of all runs of the series."
     )
     return table
 
@@ -75,9 +77,9 @@ def _cell(cell: pd.Series | None) -> str:
 
 
 def exponent_text(fit: pd.Series, suffix: str) -> str:
-    """'−0.50 ± 0.04', without interval where there is one seed; - where nothing was fitted."""
+    """'−0.50 ± 0.04', without interval where there is one seed; * where it is no power law; - where nothing was fitted."""
     exponent, low, high = (float(fit[name + suffix]) for name in ("exponent", "low", "high"))
     if not np.isfinite(exponent):
         return "-"
-    number = f"{exponent:+.2f}".replace("-", "−")
+    number = f"{exponent:+.2f}".replace("-", "−") + ("" if fit["lawful" + suffix] else "*")
     return f"{number} ± {(high - low) / 2:.2f}" if np.isfinite(low) else f"{number} (1 seed)"

@@ -15,6 +15,7 @@ MARGIN = 0.1  # nats below (above) the unigram entropy from which a run counts a
 POINTS = 200  # of a loss curve that is drawn
 WINDOW = 10  # recorded steps of the trailing mean over the training loss
 EARLY = 0.1  # share of the steps after which "early" is looked at
+STRAY = 3  # factor: points that stray further from their line are no power law
 FIT_FROM = 12  # blocks from which the exponent is fitted; all depths are fitted beside it
 OUTCOMES = ("trained", "stuck", "unfinished", "diverged", "init")
 SERIES = ["variant", "label", "color", "linestyle", "warmup"]
@@ -114,7 +115,8 @@ def depth_law(runs: pd.DataFrame, layers: pd.DataFrame, at: tuple[Moment, ...]) 
 def exponents(law: pd.DataFrame) -> pd.DataFrame:
     """Exponent of the value in depth, one row per moment, quantity, place, series and outcome; diverged runs have none.
 
-    `exponent`, `low`, `high`, `seeds` over depths from FIT_FROM; the same with `_all` over all depths. NaN: not fitted.
+    `exponent`, `low`, `high`, `seeds`, `lawful` (the points stray from their line by less than the factor STRAY) over depths
+    from FIT_FROM; the same with `_all` over all depths. NaN: not fitted.
     """
     by = ["moment", "step", "quantity", "place", *SERIES, "outcome"]
     rows = []
@@ -125,6 +127,7 @@ def exponents(law: pd.DataFrame) -> pd.DataFrame:
             exponent = fit.exponent if fit else Interval(np.nan, np.nan, np.nan)
             row |= {f"exponent{suffix}": exponent.estimate, f"low{suffix}": exponent.low, f"high{suffix}": exponent.high}
             row |= {f"seeds{suffix}": fit.seeds if fit else 0, f"depths{suffix}": fit.depths if fit else ()}
+            row[f"lawful{suffix}"] = fit is not None and fit.stray < STRAY
         rows.append(row | {"points": len(group), "undrawable": int((~drawable(group["value"])).sum())})
     return pd.DataFrame(rows)
 

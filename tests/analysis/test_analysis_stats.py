@@ -185,3 +185,16 @@ def test_the_exponents_interval_covers_the_truth_when_a_seeds_depths_share_a_shi
         assert fit is not None
         hits += fit.exponent.low <= -0.5 <= fit.exponent.high
     assert hits / trials == pytest.approx(0.95, abs=0.045)
+
+
+def test_stray_is_the_factor_around_the_line() -> None:
+    depth = np.tile([6.0, 12.0, 24.0, 48.0], 2)
+    seed = np.repeat([0, 1], 4)
+    exact = power_law(depth, depth**-0.5, seed)
+    assert exact is not None
+    assert exact.stray == pytest.approx(1)
+    up_and_down = np.tile([2.0, 0.5, 0.5, 2.0], 2)  # a factor of 2, orthogonal to the line in log depth
+    bent = power_law(depth, depth**-0.5 * np.where(seed == 0, up_and_down, 1.0), seed)
+    assert bent is not None
+    assert bent.exponent.estimate == pytest.approx(-0.5)
+    assert bent.stray == pytest.approx(2)

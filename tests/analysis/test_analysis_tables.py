@@ -12,6 +12,7 @@ from synthetic_studies import init_runs
 from analysis import tables
 from analysis.load import Study, load_study
 from analysis.stats import mean_interval
+from analysis.summary import exponent_text
 from analysis.tables import Moment
 
 
@@ -99,6 +100,18 @@ def test_the_exponents_put_into_the_store_come_out(tmp_path: Path) -> None:
         assert found["exponent"][other] == pytest.approx(0.0, abs=1e-5)
     assert set(found["seeds"]) == {3}
     assert set(found["depths"]) == {(12, 24, 48)}
+
+
+def test_points_far_from_a_line_are_no_power_law() -> None:
+    depth = [12, 24, 48, 96]
+    values = {"first": [1e-7, 1e-5, 1e-5, 1e-16], "last": [1.0, 0.6, 0.4, 0.25]}
+    rows = [(place, seed, d, v) for place in values for seed in (0, 1) for d, v in zip(depth, values[place], strict=True)]
+    law = pd.DataFrame(rows, columns=["place", "seed", "depth", "value"]).assign(moment="end", step=9, quantity="grad_stream")
+    law = law.assign(variant="post", label="Post-LN", color="#000000", linestyle="-", warmup=0, outcome="stuck")
+    found = tables.exponents(law).set_index("place")
+    assert found["lawful"].to_dict() == {"first": False, "last": True}
+    assert "* ± " in exponent_text(found.loc["first"], "")
+    assert "*" not in exponent_text(found.loc["last"], "")
 
 
 def frame(values: dict[tuple[str, int], list[float]], outcome: str = "trained") -> pd.DataFrame:
