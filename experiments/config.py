@@ -30,6 +30,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 
 
 TAKES_STD = ("gpt2", "gpt2_scaled")  # schemes whose std is init.std
+TAKES_BETAS = ("adamw", "radam")
 
 
 class ConfigError(ValueError):
@@ -83,8 +84,8 @@ class OptimConfig:
     name: str = MISSING
     lr: float = MISSING
     weight_decay: float = MISSING
-    betas: list[float] = MISSING
-    eps: float = MISSING
+    betas: list[float] | None = None
+    eps: float | None = None
     momentum: float = 0.0
     decay_embeddings: bool = False
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.config import KNOWN, PACKAGE, TAKES_STD, Config, ConfigError, modules_in
+from experiments.config import KNOWN, PACKAGE, TAKES_BETAS, TAKES_STD, Config, ConfigError, modules_in
 
 
 def validate(cfg: DictConfig) -> None:
@@ -63,7 +63,7 @@ def _numbers(cfg: DictConfig) -> Iterator[str]:
             yield f"{key}={value} must be 1 or more"
     for key in ("norm.eps", "optim.lr", "optim.eps", "model.rope_base"):
         value = OmegaConf.select(cfg, key)
-        if not (math.isfinite(value) and value > 0):
+        if value is not None and not (math.isfinite(value) and value > 0):
             yield f"{key}={value} must be a finite number above 0"
     for key in ("optim.weight_decay", "init.std", "init.embedding_std"):
         value = OmegaConf.select(cfg, key)
@@ -100,9 +100,11 @@ def _training(cfg: DictConfig) -> Iterator[str]:
         yield f"train.batch={train.batch} is not a multiple of train.accumulate={train.accumulate}"
     if train.clip is not None and not train.clip > 0:
         yield f"train.clip={train.clip} must be above 0; use train.clip=null to switch clipping off"
-    betas = list(cfg.optim.betas)
-    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+    betas = cfg.optim.betas
+    if betas is not None and (len(betas) != 2 or not all(0 <= beta < 1 for beta in betas)):
         yield f"optim.betas={betas} must be two numbers in [0, 1)"
+    if cfg.optim.name in TAKES_BETAS and (betas is None or cfg.optim.eps is None):
+        yield f"optim.name={cfg.optim.name} needs optim.betas and optim.eps; choose it with optim={cfg.optim.name}"
     if not cfg.probe.names:
         yield "probe.names is empty: a run without probes records nothing by layer; leave out the override"
     if cfg.probe.every is not None and cfg.probe.per_decade is not None:

@@ -1,24 +1,18 @@
 """Probes: one quantity, or family of quantities, a module, found by name."""
 
-import importlib
+from pathlib import Path
 
-from experiments.config import PACKAGE, ConfigError, modules_in
+from experiments import plugins
+from experiments.config import modules_in
 from experiments.probes.base import Column, Probe
 
-KNOWN = modules_in(PACKAGE / "probes")
+FOLDER = Path(__file__).parent
+KNOWN = modules_in(FOLDER)
 
 
 def find(name: str) -> type[Probe]:
-    """The one Probe class that experiments/probes/<name>.py defines. ConfigError lists the known names."""
-    if name not in KNOWN:
-        raise ConfigError(f"probe.names={name} is not known; known are: {', '.join(KNOWN)}")
-    module = importlib.import_module(f"{__name__}.{name}")
-    (kind,) = (
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Probe) and value.__module__ == module.__name__
-    )
-    return kind
+    """The probe that experiments/probes/<name>.py defines. ConfigError lists the known names."""
+    return plugins.find(FOLDER, Probe, "probe.names", name)  # type: ignore[type-abstract]
 
 
 def columns() -> tuple[Column, ...]:
