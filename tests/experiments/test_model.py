@@ -191,6 +191,22 @@ def test_checkpointing_changes_neither_output_nor_gradient(overrides: list[str])
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
 
 
+def test_options_reach_every_layer() -> None:
+    model = transformer("model.bias=false", "model.dropout=0.3", "model.d_ff=24", "model.positions=none")
+    assert not [name for name, _ in model.named_parameters() if name.endswith("bias")]
+    assert {m.p for m in model.modules() if isinstance(m, nn.Dropout)} == {0.3}
+    assert {block.branches[0].dropout for block in model.blocks} == {0.3}
+    assert {tuple(block.branches[1].w2.weight.shape) for block in model.blocks} == {(16, 24)}
+    assert model.wpe is None
+
+
+def test_dropout_acts_in_training_only() -> None:
+    model = transformer("model.dropout=0.3", "init=xavier")
+    assert not torch.equal(model(tokens()), model(tokens()))
+    model.eval()
+    assert torch.equal(model(tokens()), model(tokens()))
+
+
 def test_tables_hold_what_the_config_knows() -> None:
     assert KNOWN["model.ffn"] == FEED_FORWARDS
     assert tuple(KINDS) == KNOWN["norm.kind"]
