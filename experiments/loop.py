@@ -77,12 +77,12 @@ class Loop:
         train = self.cfg.train
         self.model.eval()
         losses = [
-            self._loss(micro_batch).double()
+            self._loss(micro_batch)
             for batch in self.source.valid_batches(train.eval_batches, train.batch, train.context)
             for micro_batch in np.split(batch, train.accumulate)
         ]
         self.model.train()
-        return float(torch.stack(losses).mean())
+        return float(torch.stack(losses).to(exact_dtype(self.device)).mean())
 
     def _validate_now(self, step: int) -> dict[str, float]:
         every = self.cfg.train.eval_every
