@@ -9,30 +9,32 @@ JOBS    ?=
 RETRY   ?=
 DRY     ?=
 
-OPTIONS = $(if $(JOBS),sweep.jobs=$(JOBS)) $(if $(filter 1,$(RETRY)),sweep.retry=true) $(if $(filter 1,$(DRY)),sweep.dry=true)
+yes     = $(filter-out 0 no false,$(1))
+OPTIONS = $(if $(JOBS),sweep.jobs=$(JOBS)) $(if $(call yes,$(RETRY)),sweep.retry=true) $(if $(call yes,$(DRY)),sweep.dry=true)
 PY     := $(VENV)/bin/python
 LIGHT  := $(VENV)/.light-stamp
 FULL   := $(VENV)/.full-stamp
 BEGUN  := $(VENV)/.begun-by-make
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help setup quick sweep figures status reference test test-slow lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  STUDY=$(STUDY)  SCALE=$(SCALE) (smoke, laptop, gpu)  JOBS=runs at a time (default: cores)"
-	@echo "  ARGS='model.depth=6,12 seed=0' any Hydra override   RETRY=1 redo failed and killed runs   DRY=1 list only"
+	@echo "  ARGS='model.depth=6,12 seed=0' any Hydra overrides, as the shell reads them"
+	@echo "  RETRY=1 redo failed and killed runs   DRY=1 list the runs only"
 	@echo "  VENV=$(VENV)  PYTHON=$(PYTHON)  RESULTS=$(RESULTS)"
 
 # Figures need only the light half. A venv counts as made only by its stamp; one that was begun here is made anew, and a
 # folder that was not is never touched.
 $(LIGHT): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3,11) <= sys.version_info[:2] <= (3,13))' || \
-	  { echo "error: $(PYTHON) is $$($(PYTHON) -V 2>&1); Python 3.11 to 3.13 is needed: make ... PYTHON=python3.12"; exit 1; }
-	@echo "setting up $(VENV)"
+	  { echo "error: PYTHON=$(PYTHON) is not Python 3.11 to 3.13; name one that is, as PYTHON=/usr/bin/python3.12"; exit 1; }
 	@if test -e $(LIGHT); then :; \
-	elif test -e $(BEGUN) || ! test -e $(VENV); then rm -rf $(VENV) && mkdir -p $(VENV) && touch $(BEGUN) && $(PYTHON) -m venv $(VENV); \
+	elif test -e $(BEGUN) || ! test -e $(VENV); then echo "setting up $(VENV)"; rm -rf $(VENV) && mkdir -p $(VENV) && touch $(BEGUN) && $(PYTHON) -m venv $(VENV); \
 	else echo "error: VENV=$(VENV) is there and was not made by this Makefile; choose another folder"; exit 1; fi
 	@$(PY) -m pip install -q --disable-pip-version-check -e .
 	@touch $(LIGHT)
@@ -49,20 +51,21 @@ quick: ## the whole pipeline at smoke scale, in two minutes
 	@$(MAKE) sweep SCALE=smoke
 
 sweep: $(FULL) ## train the runs of STUDY that are missing, then draw the figures
-	@status=0; for study in $(STUDY); do \
-	  $(PY) -m experiments.train -m study=$$study scale=$(SCALE) results=$(RESULTS) $(OPTIONS) $(ARGS) || \
-	    { code=$$?; test $$code -lt 128 || exit $$code; status=1; }; \
-	done; \
-	$(if $(filter 1,$(DRY)),:,$(MAKE) figures ONLY_NEW=--if-new) && exit $$status
+	@$(MAKE) -k $(addprefix study-,$(STUDY))
+	@$(if $(call yes,$(DRY)),,$(MAKE) figures ONLY_NEW=--if-new)
+
+# exec: a signal to make reaches the sweep itself, not a shell around it
+study-%:
+	@exec $(PY) -m experiments.train -m study=$* scale=$(SCALE) "results='$(RESULTS)'" $(OPTIONS) $(ARGS)
 
 figures: $(LIGHT) ## redraw the figures from the results at hand, without torch
-	@$(PY) -m analysis.figures --results $(RESULTS) --scale $(SCALE) $(ONLY_NEW)
+	@$(PY) -m analysis.figures --results '$(RESULTS)' --scale $(SCALE) $(ONLY_NEW)
 
 status: $(FULL) ## runs by state, and why the failed ones failed
-	@$(PY) -m experiments.status --results $(RESULTS)
+	@$(PY) -m experiments.status --results '$(RESULTS)'
 
 reference: $(LIGHT) ## write the finished laptop studies to results/reference (for maintainers)
-	@$(PY) -m analysis.reference --results $(RESULTS)
+	@$(PY) -m analysis.reference --results '$(RESULTS)'
 
 test: $(FULL) ## the tests, in five minutes
 	@$(PY) -m pytest -q -n auto
@@ -76,4 +79,4 @@ lint: $(FULL) ## ruff and mypy
 	@$(PY) -m mypy
 
 clean: ## remove caches and figures; runs and the virtual environment stay
-	@rm -rf results/figures results/cache .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	@rm -rf '$(RESULTS)/figures' '$(RESULTS)/cache' .pytest_cache .mypy_cache .ruff_cache *.egg-info

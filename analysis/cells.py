@@ -41,22 +41,40 @@ def configs(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, index=pd.Index(runs["run"]), dtype=object).map(lambda v: None if _missing(v) else v)
 
 
+def told_apart(runs: pd.DataFrame) -> pd.DataFrame:
+    """`runs` with every further key that was swept in the variant's name and label: two rates of Pre-LN are two series."""
+    config = configs(runs)
+    for key in _mixed(runs, config, CELL):
+        words = [f"{key.rpartition('.')[2]}={_text(value)}" for value in config[key]]
+        runs = runs.assign(variant=runs["variant"] + " " + words, label=runs["label"] + ", " + words)
+    return runs
+
+
 def check_cells(runs: pd.DataFrame, by: tuple[str, ...] = CELL) -> None:
     """Raise SchemaError where runs that share these columns differ in another key than the seed, or share their seed.
 
     by : columns of `runs`, the ones a table is about to group by.
     """
     config = configs(runs)
-    varying = [str(key) for key in config if config[key].map(repr).nunique() > 1]
-    text = config[varying].map(repr)
     for name, group in groups(runs, by):
-        keys = [key for key in varying if text.loc[list(group["run"]), key].nunique() > 1]
         cell = ", ".join(f"{column}={value}" for column, value in zip(by, name, strict=True))
-        if keys:
+        if keys := _mixed(group, config, by):
             raise SchemaError(f"runs of one cell ({cell}) differ in {', '.join(keys)}; name these among the grouping columns")
         twice = group["seed"][group["seed"].duplicated()]
         if len(twice):
             raise SchemaError(f"seed {twice.iloc[0]} stands twice in one cell ({cell})")
+
+
+def _mixed(runs: pd.DataFrame, config: pd.DataFrame, by: tuple[str, ...]) -> list[str]:
+    """Keys in which runs that share the columns `by` differ."""
+    varying = [str(key) for key in config if config[key].map(repr).nunique() > 1]
+    text = config[varying].map(repr)
+    mixed = {key for _, group in groups(runs, by) for key in varying if text.loc[list(group["run"]), key].nunique() > 1}
+    return sorted(mixed)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)[:12]
 
 
 def _inside(key: str) -> bool:

@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from analysis import drawings, freshness, style, tables, training
+from analysis.cells import told_apart
 from analysis.headline import headline
 from analysis.load import Study, load_reference, load_study, newest_plan
 from analysis.schema import SchemaError, read_json
@@ -26,6 +27,7 @@ INIT = "init_xavier"
 SINGLE = "single"  # what experiments calls runs of no study
 TRAINING = {"depth_warmup": "", "depth_warmup_xavier": "_xavier"}  # study: ending of its figures' names
 TABLE_WIDTH = 118  # characters
+FEWEST = 3  # depths that a law is fitted to
 Stories = dict[str, Story]
 
 
@@ -111,7 +113,9 @@ class Store:
         """Why a study has no tables."""
         plan = newest_plan(self.results / "runs" / study / self.scale)
         own = (
-            f"{plan}; finish it with make sweep, or draw what there is with --partial" if plan else f"no runs at {self.scale}"
+            f"{plan}; finish it with make sweep, or make sweep RETRY=1 where some failed"
+            if plan
+            else f"no runs at {self.scale}"
         )
         return f"{own}, and no reference"
 
@@ -135,7 +139,7 @@ class Store:
 
 
 def _story(study: Study | None) -> Story | None:
-    return None if study is None else Story(study)
+    return None if study is None else Story(replace(study, runs=told_apart(study.runs)))
 
 
 @dataclass
@@ -176,7 +180,8 @@ def tell(store: Store, drawing: Drawing, console: Console) -> None:
     for story in drawing.stories.values():
         if story.trained:
             console.print(outcome_counts(story))
-        console.print(fitted_numbers(story))
+        if len(story.depths) >= FEWEST:
+            console.print(fitted_numbers(story))
 
 
 def terminal() -> Console:

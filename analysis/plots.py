@@ -13,6 +13,7 @@ from analysis.cells import groups
 from analysis.style import GUIDE, LINES, Look, face
 
 Looks = dict[tuple[str, int], Look]
+HEAT = "viridis"  # colour map of the heat maps; it holds neither white nor grey
 GUIDES: tuple[tuple[float, Any, str], ...] = (
     (0.0, "-", r"$O(1)$"),
     (-0.5, (0, (6, 2)), r"$O(L^{-1/2})$"),
@@ -129,15 +130,15 @@ def diverged(ax: Axes, runs: pd.DataFrame, looks: Looks) -> None:
 
 
 def heat(ax: Axes, table: pd.DataFrame, norm: LogNorm) -> QuadMesh:
-    """`value` by step (horizontal, log of step + 1) and layer; grey where it is 0 or not finite."""
+    """`value` by step (horizontal, log of step + 1) and layer; white where it is 0 or not finite."""
     wide = table.pivot(index="layer", columns="step", values="value")
     step, value = wide.columns.to_numpy(float) + 1, wide.to_numpy(float)
     middle = np.sqrt(step[1:] * step[:-1])
     edges = np.concatenate([[step[0] / 1.2], middle, [step[-1] * 1.1]])
-    ax.set_facecolor("#bbbbbb")
+    ax.set_facecolor("white")
     ax.grid(False)
     shown = np.ma.masked_invalid(np.where(value > 0, value, np.nan))
-    mesh = ax.pcolormesh(edges, np.arange(len(wide) + 1) - 0.5, shown, norm=norm, cmap="cividis", rasterized=True)
+    mesh = ax.pcolormesh(edges, np.arange(len(wide) + 1) - 0.5, shown, norm=norm, cmap=HEAT, rasterized=True)
     step_axis(ax, edges[0], edges[-1])
     ax.set_ylim(-0.5, len(wide) - 0.5)
     return mesh

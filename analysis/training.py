@@ -78,7 +78,7 @@ def heatmap(story: Story) -> Figure:
     values = story.study.layers[story.study.layers["run"].isin(chosen["run"])].rename(columns={"grad_stream": "value"})
     shown = values.loc[tables.drawable(values["value"]), "value"]
     norm = LogNorm(shown.min(), shown.max()) if len(shown) else LogNorm(1e-1, 1)
-    notes = [f"One seed each, L = {depth}. Grey: 0 or not finite. {NORM}", story.note]
+    notes = [f"One seed each, L = {depth}. White: 0 or not finite. {NORM}", story.note]
     page = Page(4.2 * len(variants) + 1.0, 2.7 * len(warmups) + 0.4, "Gradient norm by layer and step", notes)
     axes = page.grid(len(warmups), len(variants), sharex=True, sharey=True)
     for (i, warmup), (j, variant) in [(w, v) for w in enumerate(warmups) for v in enumerate(variants)]:
@@ -94,7 +94,7 @@ def heatmap(story: Story) -> Figure:
     for ax in axes[-1]:
         ax.set_xlabel("step  [updates]")
     page.body.colorbar(
-        ScalarMappable(norm, "cividis"),
+        ScalarMappable(norm, plots.HEAT),
         ax=axes,
         label=r"$\|\partial\,\mathrm{loss}/\partial x_\ell\|$  [nats]",
         pad=0.02,

@@ -92,7 +92,7 @@ def collect(cfgs: Sequence[DictConfig]) -> tuple[list[Job], int]:
         raise ConfigError("no run is left: study.seeds allows none of these seeds at these depths; ask for others")
     jobs = {job.name: job for job in map(Job, kept)}
     for job in jobs.values():
-        _refuse_other_config(job)
+        refuse_other_config(job)
     return list(jobs.values()), len(cfgs) - len(kept)
 
 
@@ -158,7 +158,8 @@ def _seed_wanted(cfg: DictConfig) -> bool:
     return most is None or cfg.seed < most
 
 
-def _refuse_other_config(job: Job) -> None:
+def refuse_other_config(job: Job) -> None:
+    """ConfigError where the job's folder holds a run of another config, as after an edit by hand."""
     held = job.state().record.get("config")
     if held is not None and (keys := config_difference(held, job.cfg)):
         raise ConfigError(f"{job.folder} holds another config, which differs in {', '.join(keys)}; move that folder away")

@@ -95,7 +95,7 @@ def makespan(seconds: Sequence[float], size: int) -> float:
 
 
 def clock(seconds: float) -> str:
-    """A duration for people: 0:42, 12:05, 3:00:00."""
-    minutes, rest = divmod(round(seconds), 60)
+    """A duration for people: 0:42, 12:05, 3:00:00; no less than a second."""
+    minutes, rest = divmod(max(1, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

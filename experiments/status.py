@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from experiments.config import SINGLE
 from experiments.plan import newest_plan
 from experiments.state import BROKEN, RUN, RunState, read_state
 
@@ -23,7 +24,7 @@ ALWAYS = ("complete", "running", "failed", "missing")  # shown even where none i
 
 @dataclass(frozen=True)
 class Standing:
-    """The runs of one study at one scale: those of its newest plan, or all there are where no sweep has made a plan."""
+    """The runs of one study at one scale: those of its newest plan, or all there are where it has none or is no study."""
 
     study: str
     scale: str
@@ -43,7 +44,7 @@ def standings(results: Path) -> list[Standing]:
     """One standing for each study and scale that has a plan or a run."""
     found = []
     for folder in sorted(path for path in results.glob("runs/*/*") if path.is_dir()):
-        plan = newest_plan(folder)
+        plan = newest_plan(folder) if folder.parent.name != SINGLE else None
         runs = plan.states().values() if plan else map(read_state, sorted({path.parent for path in folder.glob(f"*/{RUN}")}))
         if states := list(runs):
             found.append(Standing(folder.parent.name, folder.name, states))

@@ -21,7 +21,7 @@ from experiments.state import BROKEN, STATES, RunState, make_folder, read_state
 __all__ = ["finished_plan", "run_sweep"]
 
 TARGET = "experiments.run:run"
-NOMINAL = 2.5e-10  # seconds per unit of cost on one core, where no run of the study has been seen
+NOMINAL = 1.5e-10  # seconds per unit of cost on one core, where no run of the study has been seen
 TICK = 0.25  # seconds between two looks for a signal
 Prepare = Callable[[list[DictConfig]], None]
 

@@ -1,6 +1,8 @@
 """Entry point: ``python -m experiments.train`` trains one run, with ``-m`` the jobs of a sweep."""
 
+import signal
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -15,11 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from experiments.config import CONF, SINGLE, ConfigError, register
 from experiments.data import make_source
-from experiments.identity import run_folder
+from experiments.plan import Job, refuse_other_config
 from experiments.record import RunDone
-from experiments.state import DONE, RunBusy, read_state
+from experiments.state import RunBusy
 from experiments.sweep import finished_plan, run_sweep
-from experiments.validation import validate
+from experiments.validation import validate, validate_keys
 
 COMMAND = "python -m experiments.train"
 MULTIRUN = {"-m", "--multirun"}
@@ -30,7 +32,9 @@ def main(arguments: Sequence[str]) -> int:
     register()
     overrides = [argument for argument in arguments if not argument.startswith("-")]
     swept = bool(MULTIRUN & set(arguments))
+    sys.argv[1:] = sorted(arguments, key=lambda argument: argument not in MULTIRUN)  # Hydra wants -m before the overrides
     try:
+        validate_keys(overrides)
         refuse_two_studies(overrides)
         if swept and (plan := finished_plan(overrides, results_of(overrides))):
             print(f"{plan.study} at {plan.scale}: all {len(plan.runs)} runs are done; nothing to do")
@@ -41,6 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     except (ConfigError, RunBusy, RunDone) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command runs it again", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def compose(jobs: list[DictConfig]) -> None:
@@ -69,23 +76,25 @@ def train(cfg: DictConfig) -> None:
     if cfg.study.name != SINGLE:
         raise ConfigError(f"study={cfg.study.name} is a sweep; run it with: {COMMAND} -m study={cfg.study.name}")
     validate(cfg)
-    folder, console = run_folder(cfg), Console(soft_wrap=True)
-    if read_state(folder).state in DONE:
-        console.print(f"already {read_state(folder).state}: {folder}")
+    job, console = Job(cfg), Console(soft_wrap=True)
+    refuse_other_config(job)
+    if job.state().done:
+        console.print(f"already {job.state().state}: {job.folder}")
         return
     from experiments.run import run  # noqa: PLC0415 - torch, which a sweep's parent never imports
 
+    make_source(cfg)
     check_devices([cfg])
     text, columns = "{task.fields[step]}", (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(TextColumn(folder.name), *columns, TextColumn(text), console=console) as progress:
-        bar = progress.add_task("", total=cfg.train.steps, step="")
+    with Progress(TextColumn(job.name), *columns, TextColumn(text), console=console) as progress:
+        bar, began = progress.add_task("", total=cfg.train.steps, step=""), time.monotonic()
 
         def report(step: int, loss: float, tokens: int) -> None:
-            speed = (progress.tasks[bar].finished_speed or progress.tasks[bar].speed or 0.0) * tokens
+            speed = tokens * (step + 1) / (time.monotonic() - began)
             progress.update(bar, completed=step + 1, step=f"loss {loss:.3f}  {speed:,.0f} tokens/s")
 
         state = run(cfg, report)
-    console.print(f"{state}: {folder}")
+    console.print(f"{state}: {job.folder}")
 
 
 def check_jobs(jobs: Sequence[DictConfig]) -> None:
@@ -116,7 +125,7 @@ def refuse_two_studies(overrides: Sequence[str]) -> None:
 def results_of(overrides: Sequence[str]) -> Path:
     """The results folder that a command line asks for."""
     given = [override.removeprefix("results=") for override in overrides if override.startswith("results=")]
-    return Path(given[-1] if given else "results")
+    return Path(given[-1].strip("'\"") if given else "results")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
 """Every check of a config that needs neither model nor data; a sweep makes them for all its jobs before any starts."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.config import KNOWN, PACKAGE, TAKES_BETAS, TAKES_STD, Config, ConfigError, modules_in
+from experiments.config import CONF, KNOWN, PACKAGE, TAKES_BETAS, TAKES_STD, Config, ConfigError, modules_in
+
+SEEDS = 2**63  # torch's generators take no more
+COLOR = re.compile(r"#[0-9A-Fa-f]{6}")
+LINESTYLE = re.compile(r"-|--|-\.|:|\(\d+, \(\d+(\.\d+)?(, \d+(\.\d+)?)+\)\)")
 
 
 def validate(cfg: DictConfig) -> None:
@@ -18,6 +23,8 @@ def validate(cfg: DictConfig) -> None:
 
 def _complaints(cfg: DictConfig) -> Iterator[str]:
     yield from _misspelt(cfg, Config)
+    if not cfg.results:
+        yield "results= is empty; name a folder, as results=results"
     missing = sorted(OmegaConf.missing_keys(cfg))
     if missing:
         yield f"no value for {', '.join(missing)}: set it on the command line or in conf/config.yaml"
@@ -25,6 +32,7 @@ def _complaints(cfg: DictConfig) -> Iterator[str]:
         yield from _unknown(key, [OmegaConf.select(cfg, key)], known)
     yield from _unknown("norm.placement", [cfg.norm.placement], modules_in(PACKAGE / "placements"))
     yield from _unknown("probe.names", cfg.probe.names, modules_in(PACKAGE / "probes"))
+    yield from _norm(cfg.norm)
     yield from _numbers(cfg)
     yield from _model(cfg.model)
     drawn = cfg.init.name in TAKES_STD
@@ -34,16 +42,40 @@ def _complaints(cfg: DictConfig) -> Iterator[str]:
     yield from _training(cfg)
 
 
+def validate_keys(overrides: Iterable[str]) -> None:
+    """Raise ConfigError for the first override whose key no field has, before Hydra advises to add it with a +."""
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+~")
+        if not key.startswith("hydra"):
+            for message in _misspelt_key(key.split("."), Config):
+                raise ConfigError(message)
+
+
+def _misspelt_key(path: list[str], schema: type, prefix: str = "") -> Iterator[str]:
+    kinds = {f.name: f.type for f in fields(schema)}
+    name, *rest = path
+    kind = kinds.get(name)
+    if name not in kinds:
+        yield _no_option(name, kinds, prefix)
+    elif rest and isinstance(kind, type) and is_dataclass(kind):
+        yield from _misspelt_key(rest, kind, f"{prefix}{name}.")
+
+
 def _misspelt(cfg: DictConfig, schema: type, prefix: str = "") -> Iterator[str]:
-    """Keys that no field has: ``+key=value`` gets past Hydra's own check."""
+    """Keys of a config that no field has."""
     kinds = {f.name: f.type for f in fields(schema)}
     for key in map(str, cfg):
+        kind = kinds.get(key)
         if key not in kinds:
-            near = get_close_matches(key, kinds, n=1)
-            hint = f"did you mean {prefix}{near[0]}?" if near else f"options are: {', '.join(kinds)}"
-            yield f"{prefix}{key} is no option; {hint}"
-        elif isinstance(kind := kinds[key], type) and is_dataclass(kind):
+            yield _no_option(key, kinds, prefix)
+        elif isinstance(kind, type) and is_dataclass(kind):
             yield from _misspelt(cfg[key], kind, f"{prefix}{key}.")
+
+
+def _no_option(key: str, known: Iterable[str], prefix: str) -> str:
+    near = get_close_matches(key, known, n=1)
+    hint = f"did you mean {prefix}{near[0]}?" if near else f"options are: {', '.join(known)}"
+    return f"{prefix}{key} is no option; {hint}"
 
 
 def _unknown(key: str, values: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:
@@ -75,8 +107,20 @@ def _numbers(cfg: DictConfig) -> Iterator[str]:
             yield f"{key}={value} must be in [0, 1)"
     if not 0 <= cfg.schedule.final_ratio <= 1:
         yield f"schedule.final_ratio={cfg.schedule.final_ratio} must be in [0, 1]"
-    if cfg.seed < 0:
-        yield f"seed={cfg.seed} must be 0 or more"
+    if not 0 <= cfg.seed < SEEDS:
+        yield f"seed={cfg.seed} must be 0 or more, and below 2^63"
+
+
+def _norm(norm: DictConfig) -> Iterator[str]:
+    """A run is named and drawn after its norm file, so the file must be that of the placement, and drawable."""
+    path = CONF / "norm" / f"{norm.name}.yaml"
+    given = OmegaConf.load(path) if path.exists() else norm
+    if given.placement != norm.placement:
+        yield f"norm.placement={norm.placement} under the name of norm={norm.name}; choose the placement by its file: norm=..."
+    if not COLOR.fullmatch(norm.color):
+        yield f"norm.color={norm.color} is no colour; write it as '#0072B2'"
+    if not LINESTYLE.fullmatch(norm.linestyle):
+        yield f"norm.linestyle={norm.linestyle} is no line style; use - -- -. : or dashes in points as '(0, (5, 1))'"
 
 
 def _model(model: DictConfig) -> Iterator[str]:
@@ -97,7 +141,7 @@ def _training(cfg: DictConfig) -> Iterator[str]:
     if schedule.warmup > train.steps:
         yield f"schedule.warmup={schedule.warmup} is longer than train.steps={train.steps}; shorten it or train longer"
     if train.batch % train.accumulate:
-        yield f"train.batch={train.batch} is not a multiple of train.accumulate={train.accumulate}"
+        yield f"train.batch={train.batch} is not a multiple of train.accumulate={train.accumulate}; choose a divisor"
     if train.clip is not None and not train.clip > 0:
         yield f"train.clip={train.clip} must be above 0; use train.clip=null to switch clipping off"
     betas = cfg.optim.betas

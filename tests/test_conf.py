@@ -26,7 +26,7 @@ def test_every_file_composes_and_validates(group: str, name: str) -> None:
 def test_every_file_begins_with_what_it_is(path: Path) -> None:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("# @package")]
     assert lines[0].startswith("# ")
-    assert len(lines[0]) > 30
+    assert len(lines[0]) > 20
 
 
 @pytest.mark.parametrize("group", ["init", "data", "optim", "schedule"])

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -40,8 +40,8 @@ class Placement(nn.Module, ABC):
         super().__init__()
 
     @abstractmethod
-    def forward(self, stream: Stream, branch: Branch) -> Stream:
-        """The stream after this branch."""
+    def forward(self, stream: Any, branch: Branch) -> Any:
+        """The stream after this branch: a Stream in, a Stream out. Subclasses narrow both to Tensor or to their tuple."""
 
     @property
     def branch_gain(self) -> float:

@@ -18,5 +18,5 @@ class PostLN(Placement):
         super().__init__(make_norm, site)
         self.norm = make_norm(site.width)
 
-    def forward(self, stream: Tensor, branch: Branch) -> Tensor:  # type: ignore[override]
+    def forward(self, stream: Tensor, branch: Branch) -> Tensor:
         return self.norm(stream + branch(stream))

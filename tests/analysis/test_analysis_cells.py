@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from synthetic_store import Run, edit_json, write_study
 
-from analysis.cells import check_cells
+from analysis.cells import check_cells, told_apart
 from analysis.load import Columns, load_study
 from analysis.schema import SchemaError
 
@@ -36,6 +36,21 @@ def test_runs_of_one_group_that_differ_are_refused_by_key(tmp_path: Path, overri
     with pytest.raises(SchemaError, match=rf"differ in {keys};"):
         check_cells(runs)
     check_cells(runs, ("variant", "depth", "warmup", "seed"))
+
+
+def test_a_swept_option_makes_series_of_its_own(tmp_path: Path) -> None:
+    rates = [{"optim.lr": 1e-3}, {"optim.lr": 4e-3}]
+    runs = cells_of(tmp_path, *(Run(seed=seed, steps=30, override=rate) for seed in (0, 1) for rate in rates))
+    apart = told_apart(runs)
+    check_cells(apart)
+    assert set(apart["variant"]) == {"pre lr=0.001", "pre lr=0.004"}
+    assert apart.groupby("variant")["seed"].apply(list).to_dict() == {"pre lr=0.001": [0, 1], "pre lr=0.004": [0, 1]}
+    assert set(apart["label"]) == {"Pre-LN, lr=0.001", "Pre-LN, lr=0.004"}
+
+
+def test_runs_that_differ_in_nothing_else_keep_their_names(tmp_path: Path) -> None:
+    runs = cells_of(tmp_path, Run(steps=30), Run(seed=1, steps=30), Run("post", steps=30))
+    pd.testing.assert_frame_equal(told_apart(runs), runs)
 
 
 def test_runs_on_different_data_are_refused(tmp_path: Path) -> None:

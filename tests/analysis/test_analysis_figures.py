@@ -98,6 +98,13 @@ def test_a_users_own_studies_are_drawn_under_their_names(tmp_path: Path) -> None
     assert run_main(tmp_path, "--only", "loss_start") == 1
 
 
+def test_a_sweep_over_another_option_is_drawn(tmp_path: Path) -> None:
+    runs = [replace(run, study="rates", override={"optim.lr": lr}) for run in training_runs(SMOKE, 1, 40, "smoke")
+            for lr in (1e-3, 4e-3)]  # fmt: skip
+    write_study(tmp_path, runs)
+    assert run_main(tmp_path, "--only", "headline_rates,heatmap_rates,loss_rates") == 0
+
+
 def test_an_undone_plan_is_skipped_with_its_count_or_drawn_as_partial(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,7 +79,7 @@ def test_96_blocks_are_finite(variant: str, dtype: torch.dtype) -> None:
 
 
 def test_unknown_placement_lists_the_known() -> None:
-    with pytest.raises(ConfigError, match=r"norm.placement=sideways.*post, pre"):
+    with pytest.raises(ConfigError, match=r"norm.placement=sideways.*post.*pre"):
         placements.find("sideways")
 
 
