@@ -112,12 +112,9 @@ class Store:
     def why_not(self, study: str) -> str:
         """Why a study has no tables."""
         plan = newest_plan(self.results / "runs" / study / self.scale)
-        own = (
-            f"{plan}; finish it with make sweep, or make sweep RETRY=1 where some failed"
-            if plan
-            else f"no runs at {self.scale}"
-        )
-        return f"{own}, and no reference"
+        if plan is None:
+            return f"no runs at {self.scale}, and no reference"
+        return f"{plan}; finish it with make sweep, or with make sweep RETRY=1 where runs failed; and no reference"
 
     def together(self, entry: Entry) -> tuple[Stories, str]:
         """What an entry draws, all of one source, and a remark where that costs something."""

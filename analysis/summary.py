@@ -57,7 +57,10 @@ def outcome_counts(story: Story) -> Table:
         title_justify="left",
         caption_justify="left",
     )
-    table.caption = "In brackets: the steps between which they escaped the unigram entropy; then the outcomes of the others."
+    table.caption = (
+        "In brackets: the steps between which their smoothed loss left the unigram entropy (none: only the last updates did); "
+        "then the outcomes of the others."
+    )
     table.add_column("series", no_wrap=True)
     for depth in story.depths:
         table.add_column(f"L = {depth}")
