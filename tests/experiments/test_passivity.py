@@ -2,6 +2,7 @@
 
 import gc
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from experiments.loop import gradient_norms
 
+NEEDS_COMPILER = pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="no C++ compiler")
 COMPILER_WARNS = pytest.mark.filterwarnings("default")  # torch.compile itself uses what torch deprecates
 
 
@@ -46,6 +48,7 @@ def test_probes_on_or_off_leave_bit_identical_weights(overrides: list[str]) -> N
 
 
 @pytest.mark.slow
+@NEEDS_COMPILER
 @COMPILER_WARNS
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_probes_on_or_off_leave_bit_identical_weights_compiled(norm: str) -> None:
@@ -77,6 +80,7 @@ def test_accumulation_and_checkpointing_measure_the_same(norm: str, change: str)
 
 
 @pytest.mark.slow
+@NEEDS_COMPILER
 @COMPILER_WARNS
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_compiled_blocks_measure_the_same(norm: str) -> None:
@@ -88,6 +92,7 @@ def test_compiled_blocks_measure_the_same(norm: str) -> None:
 
 
 @pytest.mark.slow
+@NEEDS_COMPILER
 @COMPILER_WARNS
 def test_96_blocks_compile_one_graph_and_hit_no_recompile_limit() -> None:
     torch._dynamo.reset()
