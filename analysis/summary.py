@@ -16,13 +16,7 @@ NO_LAW = f"* no power law: the points stray from the line by more than a factor 
 
 def fitted_numbers(story: Story) -> Table:
     """Exponents of the depth law over both ranges of depth: a row per step, series and outcome, a column per quantity."""
-    source = story.study.source
-    table = Table(
-        title=f"{source.study} at {source.scale}: gradient norm ~ L^exponent",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-    )
+    table = _titled(story, "gradient norm ~ L^exponent")
     for name in ("step", "series", "outcome", "over"):
         table.add_column(name, no_wrap=True)
     for name in (*SHORT.values(), "n", "diverged"):
@@ -50,13 +44,7 @@ def fitted_numbers(story: Story) -> Table:
 
 def outcome_counts(story: Story) -> Table:
     """How many runs of each cell trained, what became of the others, and between which steps they escaped."""
-    source = story.study.source
-    table = Table(
-        title=f"{source.study} at {source.scale}: runs trained, by depth",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-    )
+    table = _titled(story, "runs trained, by depth")
     table.caption = (
         "In brackets: the steps between which their smoothed loss left the unigram entropy (none: only the last updates did); "
         "then the outcomes of the others."
@@ -68,6 +56,12 @@ def outcome_counts(story: Story) -> Table:
     for name, look in story.looks.items():
         table.add_row(look.label, *(_cell(cells.get((*name, depth))) for depth in story.depths))
     return table
+
+
+def _titled(story: Story, what: str) -> Table:
+    source = story.study.source
+    title = f"{source.study} at {source.scale}: {what}"
+    return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
 
 
 def _cell(cell: pd.Series | None) -> str:
