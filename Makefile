@@ -1,14 +1,22 @@
-# make help lists the targets. Variables: STUDY SCALE JOBS ARGS RETRY=1 DRY=1 VENV PYTHON
+# make help lists the targets. Variables: STUDY SCALE JOBS ARGS RETRY=1 DRY=1 NORM INIT DEPTHS VENV PYTHON
 VENV    ?= .venv
 PYTHON  ?= python3
-STUDY   ?= init_xavier depth_warmup
+STUDY   ?= init_scaling depth_warmup
 SCALE   ?= laptop
 RESULTS ?= results
 ARGS    ?=
 JOBS    ?=
 RETRY   ?=
 DRY     ?=
+NORM    ?= pre
+INIT    ?= xavier
+DEPTHS  ?= 12,24,48,96
 
+INIT_STUDIES  = init_scaling xiong2020 cross_attention branch_jacobian amplification
+comma  := ,
+empty  :=
+space  := $(empty) $(empty)
+beside  = $(subst $(space),$(comma),$(sort pre post $(NORM)))
 yes     = $(filter-out 0 no false,$(1))
 OPTIONS = $(if $(JOBS),sweep.jobs=$(JOBS)) $(if $(call yes,$(RETRY)),sweep.retry=true) $(if $(call yes,$(DRY)),sweep.dry=true)
 PY     := $(VENV)/bin/python
@@ -18,7 +26,7 @@ BEGUN  := $(VENV)/.begun-by-make
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup quick sweep figures status reference test test-slow lint clean
+.PHONY: help setup quick sweep init depthcheck claims figures status reference test test-slow lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +34,7 @@ help: ## this list
 	@echo "  STUDY=$(STUDY)  SCALE=$(SCALE) (smoke, laptop, gpu)  JOBS=runs at a time (default: cores)"
 	@echo "  ARGS='model.depth=6,12 seed=0' any Hydra overrides, as the shell reads them"
 	@echo "  RETRY=1 redo failed and killed runs   DRY=1 list the runs only"
+	@echo "  NORM=$(NORM)  INIT=$(INIT)  DEPTHS=$(DEPTHS) of depthcheck"
 	@echo "  VENV=$(VENV)  PYTHON=$(PYTHON)  RESULTS=$(RESULTS)"
 
 # Figures need only the light half. A venv counts as made only by its stamp; one that was begun here is made anew, and a
@@ -57,6 +66,18 @@ sweep: $(FULL) ## train the runs of STUDY that are missing, then draw the figure
 # exec: a signal to make reaches the sweep itself, not a shell around it
 study-%:
 	@exec $(PY) -m experiments.train -m study=$* scale=$(SCALE) "results='$(RESULTS)'" $(OPTIONS) $(ARGS)
+
+init: $(FULL) ## the studies at initialisation, without training, and the exact checks; prints the depth laws
+	@$(MAKE) -k $(addprefix study-,$(INIT_STUDIES))
+	@$(if $(call yes,$(DRY)),,$(PY) -m experiments.exact --results '$(RESULTS)')
+	@$(if $(call yes,$(DRY)),,$(PY) -m analysis.depth_laws init_scaling xiong2020 cross_attention --results '$(RESULTS)' --scale $(SCALE))
+
+depthcheck: $(FULL) ## depth laws of NORM at initialisation, beside Pre-LN and Post-LN (INIT=xavier DEPTHS=12,24,48,96)
+	@$(MAKE) study-depthcheck ARGS="norm=$(beside) init=$(INIT) model.depth=$(DEPTHS) $(ARGS)"
+	@$(if $(call yes,$(DRY)),,$(PY) -m analysis.depth_laws depthcheck --words --results '$(RESULTS)' --scale $(SCALE))
+
+claims: $(LIGHT) ## what is true: every claim's measured law and verdict, from the results at hand, without torch
+	@$(PY) -m analysis.claims --results '$(RESULTS)' --scale $(SCALE)
 
 figures: $(LIGHT) ## redraw the figures from the results at hand, without torch
 	@$(PY) -m analysis.figures --results '$(RESULTS)' --scale $(SCALE) $(ONLY_NEW)

@@ -41,6 +41,11 @@ def configs(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, index=pd.Index(runs["run"]), dtype=object).map(lambda v: None if _missing(v) else v)
 
 
+def factor(runs: pd.DataFrame) -> pd.Series:
+    """What each run's study varied in it, one factor at a time: study.factor, empty where a study has none."""
+    return runs["config"].map(lambda config: str(json.loads(config).get("study", {}).get("factor", "")))
+
+
 def told_apart(runs: pd.DataFrame) -> pd.DataFrame:
     """`runs` with every further key that was swept in the variant's name and label: two rates of Pre-LN are two series."""
     config = configs(runs)

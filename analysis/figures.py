@@ -15,18 +15,20 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from analysis import drawings, freshness, style, tables, training
-from analysis.cells import told_apart
+from analysis.cells import factor, told_apart
 from analysis.headline import headline
-from analysis.load import Study, load_reference, load_study, newest_plan
+from analysis.load import Study, load_reference, load_study
+from analysis.plan import newest_plan
 from analysis.schema import SchemaError, read_json
 from analysis.story import Story
 from analysis.style import FORMATS
 from analysis.summary import fitted_numbers, outcome_counts
 
-INIT = "init_xavier"
+INIT = "init_scaling"
 SINGLE = "single"  # what experiments calls runs of no study
 TRAINING = {"depth_warmup": "", "depth_warmup_xavier": "_xavier"}  # study: ending of its figures' names
 TABLE_WIDTH = 118  # characters
+BASE = "base"  # the factor of runs in which nothing is varied
 FEWEST = 3  # depths that a law is fitted to
 Stories = dict[str, Story]
 
@@ -136,7 +138,13 @@ class Store:
 
 
 def _story(study: Study | None) -> Story | None:
-    return None if study is None else Story(replace(study, runs=told_apart(study.runs)))
+    """A study as its general figures show it: of one that varies factors, the base cell."""
+    if study is None:
+        return None
+    varied = factor(study.runs)
+    if (varied == BASE).any():
+        study = study.only(varied == BASE)
+    return Story(replace(study, runs=told_apart(study.runs)))
 
 
 @dataclass

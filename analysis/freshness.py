@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from analysis.load import newest_plan
+from analysis.plan import newest_plan
 from analysis.style import FORMATS
 
 STAMP = ".drawn-from"  # beside the figures: the digest of what they show

@@ -5,8 +5,7 @@ The two are never mixed, and what is left out is counted.
 """
 
 import json
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +14,9 @@ import pandas as pd
 import pyarrow as pa
 
 from analysis import schema
+from analysis.plan import Plan, newest_plan
 from analysis.schema import SchemaError, read_json, read_table
 
-FINISHED = ("complete", "diverged")  # divergence is a result
 ORDER = ["variant", "depth", "warmup", "seed", "run"]
 
 
@@ -70,26 +69,11 @@ class Study:
     steps: pd.DataFrame
     layers: pd.DataFrame
 
-
-@dataclass(frozen=True)
-class Plan:
-    """The newest command of a study and the state of each of its runs; a run without a folder is `missing`."""
-
-    path: Path
-    states: dict[str, str]
-
-    @property
-    def finished(self) -> list[str]:
-        return [run for run, state in self.states.items() if state in FINISHED]
-
-    @property
-    def done(self) -> bool:
-        return len(self.finished) == len(self.states) > 0
-
-    def __str__(self) -> str:
-        counts = Counter(state for state in self.states.values() if state not in FINISHED)
-        rest = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
-        return f"{len(self.finished)} of {len(self.states)} runs of its newest plan done" + (f", {rest}" if rest else "")
+    def only(self, kept: pd.Series) -> "Study":
+        """The runs where a mask over `runs` is true, with their steps and layers; a source that counts them."""
+        runs = self.runs[kept].reset_index(drop=True)
+        tables = [_of(table, runs["run"]) for table in (self.steps, self.layers)]
+        return Study(replace(self.source, runs=len(runs)), runs, *tables)
 
 
 def load_study(
@@ -106,15 +90,6 @@ def load_study(
         return _from_runs(folder, plan, columns)
     reason = f"results/runs: {plan}" if plan is not None else ""
     return load_reference(results, study, scale, columns=columns, other=reason)
-
-
-def newest_plan(folder: Path) -> Plan | None:
-    """The plan written last in a folder of runs, with its runs' states; None where there is none."""
-    paths = sorted(folder.glob("plan-*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
-    if not paths:
-        return None
-    runs = read_json(paths[-1], ("schema", "study", "scale", "runs"))["runs"]
-    return Plan(paths[-1], {run: _state(folder / run / "run.json") for run in runs})
 
 
 def load_reference(
@@ -184,15 +159,6 @@ def _row(path: Path, name: str) -> dict[str, Any]:
         raise SchemaError(f"{path}: no key {error}; the run is older than the schema, run it again") from error
 
 
-def _state(path: Path) -> str:
-    if not path.exists():
-        return "missing"
-    status = read_json(path, ("status",))["status"]
-    if not isinstance(status, dict) or "state" not in status:
-        raise SchemaError(f"{path}: no key status.state")
-    return str(status["state"])
-
-
 def _source(frame: pd.DataFrame, kind: Literal["runs", "reference"], left_out: int, other: str) -> Source:
     study, scale = str(frame["study"].iloc[0]), str(frame["scale"].iloc[0])
     return Source(study, scale, kind, len(frame), left_out, tuple(sorted(set(frame["commit"]))), other)
@@ -224,6 +190,13 @@ def _shared(folder: Path, table: str, names: tuple[str, ...] | None, runs: pd.Se
         raise SchemaError(f"{path}: its runs are not those of {folder / 'runs.parquet'}; write the reference again")
     frame["run"] = pd.Categorical(frame["run"], categories=list(runs))
     return frame.sort_values([c for c in ("run", "step", "layer") if c in frame], ignore_index=True)
+
+
+def _of(table: pd.DataFrame, runs: pd.Series) -> pd.DataFrame:
+    if table.empty:
+        return table
+    part = table[table["run"].isin(runs)].reset_index(drop=True)
+    return part.assign(run=part["run"].cat.set_categories(list(runs)))
 
 
 def _check_whole(folder: Path, runs: pd.DataFrame, steps: pd.DataFrame, layers: pd.DataFrame) -> None:

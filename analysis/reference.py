@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from analysis import figures, schema
-from analysis.load import Plan, load_study, newest_plan, run_table
+from analysis.load import load_study, run_table
+from analysis.plan import Plan, newest_plan
 from analysis.schema import SchemaError, read_table
 from analysis.tables import DRAWN
 

@@ -1,4 +1,4 @@
-"""Intervals and fits on arrays. Seeds are the unit: nothing here pools the points of different seeds."""
+"""Intervals and slopes on arrays. Seeds are the unit: nothing here pools the points of different seeds."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +10,7 @@ from scipy import stats as distributions
 
 Values = NDArray[np.float64]
 
-BOOTSTRAP_FROM = 10  # seeds from which the percentile bootstrap covers as it should
+BOOTSTRAP_FROM = 30  # seeds; at ten a percentile bootstrap of the mean still covers 90 % for 95
 RESAMPLES = 4000
 
 
@@ -28,29 +28,13 @@ class Interval:
         return (self.high - self.low) / 2
 
 
-@dataclass(frozen=True)
-class PowerLaw:
-    """Exponent of y ~ L^exponent: the mean of one slope per seed.
-
-    seeds : seeds with a slope, of `given`. A seed is left out where it lacks a depth that most others have, or where a value
-        is zero or not finite.
-    stray : the factor by which the points of the worst seed stray from its line (root mean square, in logarithms); 1 is exact.
-    """
-
-    exponent: Interval
-    seeds: int
-    given: int
-    depths: tuple[int, ...]
-    stray: float
-
-
 def mean_interval(value_R: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Mean over seeds with a Student-t interval, from ten seeds on with a percentile bootstrap.
+    """Mean over seeds with a Student-t interval, from thirty seeds on with a percentile bootstrap.
 
     value_R : shape [R, ...], one value per seed, any unit; the interval carries the same unit. Pass logarithms of
         gradient norms: they spread over decades.
     Returns Interval(estimate, low, high); with R = 1 the bounds are NaN: one seed has no spread. A NaN makes all three NaN.
-    Source: Student 1908. A percentile bootstrap covers far below its level at R = 3 to 5.
+    Source: Student 1908. A percentile bootstrap covers 74 % for 95 at R = 3, and 90 % at 10.
     """
     value = np.asarray(value_R, dtype=np.float64)
     seeds = len(value)
@@ -97,42 +81,12 @@ def fraction_interval(successes: int, trials: int, *, level: float = 0.95) -> In
     return Interval(successes / trials, float(low), float(high))
 
 
-def slope(x_P: ArrayLike, y_P: ArrayLike) -> float:
-    """Least-squares slope of y on x; NaN for fewer than two distinct x."""
+def slope(x_P: ArrayLike, y_P: ArrayLike) -> Any:
+    """Least-squares slope of y on x, a float; of y of shape [..., P] one slope each. NaN for fewer than two distinct x."""
     x, y = np.asarray(x_P, dtype=np.float64), np.asarray(y_P, dtype=np.float64)
     x = x - x.mean()
     spread = float(x @ x)
-    return float(x @ y) / spread if spread > 0 else float("nan")
-
-
-def power_law(
-    depth_P: ArrayLike, value_P: ArrayLike, seed_P: ArrayLike, *, from_depth: float = 0, level: float = 0.95
-) -> PowerLaw | None:
-    """Slope of ln value on ln depth, fitted per seed, with the interval of its mean over seeds.
-
-    depth_P, value_P, seed_P : shape [P], one point per seed and depth; only depths >= from_depth count.
-    All seeds are fitted over one set of depths: the one that most points belong to. None with fewer than three depths.
-    """
-    depth, value = np.asarray(depth_P, dtype=np.float64), np.asarray(value_P, dtype=np.float64)
-    seed = np.asarray(seed_P)
-    at = {s: (seed == s) & (depth >= from_depth) for s in np.unique(seed)}
-    sets = {s: tuple(int(d) for d in np.sort(depth[mask])) for s, mask in at.items() if mask.any()}
-    if not sets:
-        return None
-    sizes: dict[tuple[int, ...], int] = {}
-    for depths in sets.values():
-        sizes[depths] = sizes.get(depths, 0) + len(depths)
-    common = max(sizes, key=lambda depths: (sizes[depths], len(depths), depths))
-    if len(set(common)) < 3:
-        return None
-    slopes, strays = [], []
-    for s, mask in at.items():
-        if sets.get(s) == common and np.all(np.isfinite(value[mask]) & (value[mask] > 0)):
-            x, y = np.log(depth[mask]), np.log(value[mask])
-            slopes.append(slope(x, y))
-            strays.append(np.std(y - slopes[-1] * x))
-    exponent = mean_interval(slopes, level=level) if slopes else Interval(np.nan, np.nan, np.nan)
-    return PowerLaw(exponent, len(slopes), len(sets), common, float(np.exp(max(strays, default=np.nan))))
+    return y @ x / spread if spread > 0 else np.full(y.shape[:-1], np.nan)[()]
 
 
 @cache
@@ -142,9 +96,13 @@ def _student(level: float, freedom: int) -> float:
 
 def _bootstrap(value: Values, level: float) -> tuple[Values, Values]:
     """Bounds of the mean; the resamples are the same at every call, so figures redraw to the same bytes."""
-    seeds = len(value)
-    weight = np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1 / seeds), size=RESAMPLES) / seeds
-    mean = np.tensordot(weight, value, axes=1)
+    mean = np.tensordot(_weights(len(value)), value, axes=1)
     tail = (1 - level) / 2
     low, high = np.quantile(mean, [tail, 1 - tail], axis=0)
     return low, high
+
+
+@cache
+def _weights(seeds: int) -> Values:
+    """Share of each seed in each resample, shape [RESAMPLES, R]."""
+    return np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1 / seeds), size=RESAMPLES) / seeds

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.cells import groups
+from analysis.laws import exponent
 from analysis.load import Columns, Study
-from analysis.stats import Interval, fraction_interval, geometric_mean_interval, mean_interval, power_law
+from analysis.stats import Interval, fraction_interval, geometric_mean_interval, mean_interval
 
 MARGIN = 0.1  # nats below (above) the unigram entropy from which a run counts as trained (unfinished)
 POINTS = 200  # of a loss curve that is drawn
@@ -123,11 +124,11 @@ def exponents(law: pd.DataFrame) -> pd.DataFrame:
     for key, group in groups(law[law["outcome"] != "diverged"], by):
         row = dict(zip(by, key, strict=True))
         for suffix, start in (("", FIT_FROM), ("_all", 0)):
-            fit = power_law(group["depth"], group["value"], group["seed"], from_depth=start)
-            exponent = fit.exponent if fit else Interval(np.nan, np.nan, np.nan)
-            row |= {f"exponent{suffix}": exponent.estimate, f"low{suffix}": exponent.low, f"high{suffix}": exponent.high}
-            row |= {f"seeds{suffix}": fit.seeds if fit else 0, f"depths{suffix}": fit.depths if fit else ()}
-            row[f"lawful{suffix}"] = fit is not None and fit.stray < STRAY
+            fit = exponent(group["depth"], group["value"], group["seed"], from_x=start, fewest=3, fewest_seeds=1)
+            found = fit.interval or Interval(np.nan, np.nan, np.nan)
+            row |= {f"exponent{suffix}": found.estimate, f"low{suffix}": found.low, f"high{suffix}": found.high}
+            row |= {f"seeds{suffix}": fit.seeds, f"depths{suffix}": tuple(int(depth) for depth in fit.points)}
+            row[f"lawful{suffix}"] = fit.stray < STRAY
         rows.append(row | {"points": len(group), "undrawable": int((~drawable(group["value"])).sum())})
     return pd.DataFrame(rows)
 

@@ -19,9 +19,12 @@ SINGLE = "single"  # the study name of a run that belongs to no study
 KNOWN: dict[str, tuple[str, ...]] = {
     "norm.kind": ("layernorm", "rmsnorm"),
     "model.ffn": ("gelu", "gelu_tanh", "relu", "silu", "swiglu"),
+    "model.branches": ("attn", "cross", "ffn"),
     "model.positions": ("learned", "rope", "none"),
     "init.name": ("xavier", "gpt2", "gpt2_scaled", "torch"),
     "data.name": ("shakespeare", "text", "tokens", "random"),
+    "optim.frozen": ("wte", "wpe", "head"),
+    "init.zero": ("wq", "wk", "wv", "wo", "w1", "w2", "wg"),
     "optim.name": ("adamw", "sgd", "radam"),
     "schedule.name": ("constant", "cosine", "linear", "inverse_sqrt"),
     "train.precision": ("fp32", "bf16", "fp16"),
@@ -62,6 +65,10 @@ class ModelConfig:
     bias: bool = True
     dropout: float = 0.0
     checkpointing: bool = False
+    branches: list[str] = field(default_factory=lambda: ["attn", "ffn"])
+    value_only: bool = False
+    memory_tokens: int = 64
+    memory_cosine: float = 0.0
 
 
 @dataclass
@@ -69,6 +76,8 @@ class InitConfig:
     name: str = MISSING
     std: float | None = None
     embedding_std: float | None = None
+    zero: list[str] = field(default_factory=list)
+    qk_gain: float = 1.0
 
 
 @dataclass
@@ -88,6 +97,7 @@ class OptimConfig:
     eps: float | None = None
     momentum: float = 0.0
     decay_embeddings: bool = False
+    frozen: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -115,11 +125,14 @@ class ProbeConfig:
     names: list[str] = MISSING
     every: int | None = None
     per_decade: int | None = None
+    steps: list[int] | None = None
 
 
 @dataclass
 class StudyConfig:
     name: str = SINGLE
+    factor: str = ""
+    draws: int = 1
     seeds: dict[int, int] = field(default_factory=dict)
 
 

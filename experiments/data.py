@@ -84,6 +84,10 @@ class Stored(Source):
         return self._windows(start_N, context).reshape(n, size, context + 1)
 
     def entropies(self) -> dict[str, float]:
+        return self._entropies
+
+    @cached_property
+    def _entropies(self) -> dict[str, float]:
         return entropies(self.tokens[: self.n_train], self.tokens[self.n_train :], self.vocab)
 
     def _windows(self, start_B: NDArray[np.int64], context: int) -> Batch:

@@ -9,9 +9,11 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from experiments.branches import CrossAttention
 from experiments.model import Transformer
 
 GAINED = frozenset({"wv", "wo", "w1", "w2", "wg"})  # what Placement.branch_gain multiplies
+QUERY_KEY = frozenset({"wq", "wk"})  # what init.qk_gain multiplies
 RESIDUAL_OUT = frozenset({"wo", "w2"})  # what writes to the residual stream
 
 
@@ -21,9 +23,15 @@ class Matrix:
 
     linear: nn.Linear
     layer: int
+    kind: str  # of its branch
     name: str
     gain: float
     count: int
+
+    @property
+    def address(self) -> str:
+        """Unique in its layer. That of self-attention and the feed-forward is the bare name."""
+        return f"cross.{self.name}" if self.kind == "cross" else self.name
 
 
 Scheme = Callable[[Matrix, float, torch.Generator], Tensor]  # matrix, init.std, generator -> weight [out, in]
@@ -41,8 +49,8 @@ def gpt2(matrix: Matrix, std: float, rng: torch.Generator) -> Tensor:
 
 
 def gpt2_scaled(matrix: Matrix, std: float, rng: torch.Generator) -> Tensor:
-    """As gpt2, with the matrices that write to the stream times 1 / sqrt(residual branches) = 1 / sqrt(2 L)
-    (Radford et al. 2019, section 2.3)."""
+    """As gpt2, with the matrices that write to the stream times 1 / sqrt(residual branches), 1 / sqrt(2 L) for blocks of
+    attention and feed-forward (Radford et al. 2019, section 2.3)."""
     factor = matrix.count**-0.5 if matrix.name in RESIDUAL_OUT else 1.0
     return factor * gpt2(matrix, std, rng)
 
@@ -65,8 +73,12 @@ def initialise(model: Transformer, init: DictConfig, seed: int) -> None:
     for matrix in matrices(model):
         if matrix.linear.bias is not None:
             matrix.linear.bias.zero_()
-        rng = generator(seed, matrix.layer, matrix.name)
-        matrix.linear.weight.copy_(matrix.gain * scheme(matrix, init.std or 0.0, rng))
+        rng = generator(seed, matrix.layer, matrix.address)
+        matrix.linear.weight.copy_(_factor(matrix, init) * scheme(matrix, init.std or 0.0, rng))
+    for _, _, branch in model.sites():
+        if isinstance(branch, CrossAttention):  # all layers read one memory
+            M, D = branch.memory_MD.shape
+            branch.memory_MD.copy_(memory(M, D, branch.cosine, generator(seed, -1, "memory")))
     tables = {name: table for name in ("wte", "wpe") if (table := getattr(model, name)) is not None}
     std = len(tables) ** -0.5 if init.embedding_std is None else init.embedding_std
     for name, table in tables.items():
@@ -79,15 +91,27 @@ def matrices(model: Transformer) -> Iterator[Matrix]:
     for layer, join, branch in sites:
         for name, linear in branch.named_children():
             if isinstance(linear, nn.Linear):
-                yield Matrix(linear, layer, name, join.branch_gain if name in GAINED else 1.0, len(sites))
+                yield Matrix(linear, layer, branch.kind, name, join.branch_gain if name in GAINED else 1.0, len(sites))
     if model.head.weight is not model.wte.weight:
-        yield Matrix(model.head, -1, "head", 1.0, len(sites))
+        yield Matrix(model.head, -1, "head", "head", 1.0, len(sites))
 
 
 def generator(seed: int, layer: int, name: str) -> torch.Generator:
     """A CPU generator that depends on nothing but its address."""
     digest = hashlib.blake2b(f"{seed}/{layer}/{name}".encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+def memory(tokens: int, width: int, cosine: float, rng: torch.Generator) -> Tensor:
+    """Gaussian tokens of unit variance [M, D], two of them with this expected cosine: a common part and one of their own."""
+    common_D, own_MD = (torch.empty(size).normal_(generator=rng) for size in ((width,), (tokens, width)))
+    return cosine**0.5 * common_D + (1 - cosine) ** 0.5 * own_MD
+
+
+def _factor(matrix: Matrix, init: DictConfig) -> float:
+    if matrix.name in init.zero:
+        return 0.0
+    return matrix.gain * (init.qk_gain if matrix.name in QUERY_KEY else 1.0)
 
 
 def _normal(matrix: Matrix, rng: torch.Generator) -> Tensor:

@@ -49,10 +49,15 @@ class Loop:
         self.skipped = 0
 
     def train(self, panel: Panel, writer: RunWriter, report: Report) -> Outcome:
-        """All steps of the run. Under fp32 and bf16 the first non-finite loss or gradient ends it as diverged; under
-        fp16 the step is skipped and counted, and a collapsed loss scale is divergence."""
+        """All steps of the run; of none, only a look at the initialisation.
+
+        Under fp32 and bf16 the first non-finite loss or gradient ends it as diverged; under fp16 the step is skipped and
+        counted, and a collapsed loss scale is divergence.
+        """
         train, begun = self.cfg.train, time.monotonic()
-        probed = Schedule(train.steps, self.cfg.probe.every, self.cfg.probe.per_decade)
+        if train.steps == 0:
+            return self._look(panel, writer)
+        probed = Schedule(train.steps, self.cfg.probe)
         initial = last = None
         for step in range(train.steps):
             if probed.due(step):
@@ -70,6 +75,17 @@ class Loop:
         val_loss = self.evaluate()
         writer.step({"step": train.steps, "val_loss": val_loss})
         return Outcome(train.steps, last, initial, val_loss)
+
+    def _look(self, panel: Panel, writer: RunWriter) -> Outcome:
+        """One forward and backward pass at initialisation, measured as step 0; no update, no validation."""
+        panel.open()
+        loss, norm_P = self._accumulate(0, panel)
+        panel.gradients(norm_P, self.scaler.get_scale())
+        norm = float(torch.linalg.vector_norm(norm_P))
+        layer = self._record(writer, {"step": 0, "loss": float(loss), "grad_norm": norm}, panel)
+        if math.isfinite(float(loss)) and math.isfinite(norm):
+            return Outcome(0, float(loss), float(loss))
+        return Outcome(0, None, None, None, 0, layer)
 
     @torch.no_grad()
     def evaluate(self) -> float:
@@ -93,7 +109,7 @@ class Loop:
         train = self.cfg.train
         lr = rate(self.cfg.schedule, train.steps, self.cfg.optim.lr, step - self.skipped)
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group["rate"]
         loss, norm_P = self._accumulate(step, panel)
         norm = torch.linalg.vector_norm(norm_P)
         panel.gradients(norm_P, self.scaler.get_scale())

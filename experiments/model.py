@@ -2,115 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
-import torch.nn.functional as F
 from omegaconf import DictConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from experiments import placements
-from experiments.gauge import Gauge, attention_statistics, mean_square
+from experiments.branches import BRANCHES, Attention, BranchModule, CrossAttention
 from experiments.norms import norm_maker
-from experiments.placements.base import Kind, Placement, Site, Stream
+from experiments.placements.base import Placement, Site, Stream
 
 Watcher = Callable[[int, Stream], None]  # called with (point, stream) at each of the N = L + 1 points of the stream
-
-# Hendrycks and Gimpel 2016 (arXiv:1606.08415): exact GELU and its tanh approximation; SiLU: the same, section 2.
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
-}
-FEED_FORWARDS = (*ACTIVATIONS, "swiglu")
-
-
-class Rotary(nn.Module):
-    """Rotary position embedding, half-split: feature i turns with i + K/2 (Su et al. 2021, arXiv:2104.09864, eq. 34).
-
-    The angle of pair i at position t is t / base^(2i/K).
-    """
-
-    cos_TK: Tensor
-    sin_TK: Tensor
-
-    def __init__(self, context: int, head_width: int, base: float) -> None:
-        super().__init__()
-        frequency = base ** (-torch.arange(0, head_width, 2, dtype=torch.float64) / head_width)
-        angle_TK = torch.outer(torch.arange(context, dtype=torch.float64), frequency).repeat(1, 2)
-        self.register_buffer("cos_TK", angle_TK.cos().float(), persistent=False)
-        self.register_buffer("sin_TK", angle_TK.sin().float(), persistent=False)
-
-    def forward(self, x_BHTK: Tensor) -> Tensor:
-        T = x_BHTK.shape[-2]
-        low, high = x_BHTK.chunk(2, -1)
-        turned = x_BHTK * self.cos_TK[:T] + torch.cat([-high, low], -1) * self.sin_TK[:T]
-        return turned.to(x_BHTK.dtype)
-
-
-class Attention(nn.Module):
-    """Causal multi-head self-attention (Vaswani et al. 2017, section 3.2), x_BTD -> y_BTD."""
-
-    kind: ClassVar[Kind] = "attn"
-
-    def __init__(self, model: DictConfig, context: int) -> None:
-        super().__init__()
-        D, self.n_head, self.dropout = model.width, model.n_head, model.dropout
-        self.wq, self.wk, self.wv, self.wo = (nn.Linear(D, D, bias=model.bias) for _ in range(4))
-        rope = model.positions == "rope"
-        self.rotary = Rotary(context, D // self.n_head, model.rope_base) if rope else nn.Identity()
-        self.norm_v: nn.Module = nn.Identity()  # sockets that a placement may fill
-        self.norm_out: nn.Module = nn.Identity()
-        self.drop = nn.Dropout(model.dropout)
-        self.scores = Gauge(attention_statistics, size=2)
-        self.output = Gauge(mean_square)
-
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        q_BHTK = self.rotary(self._heads(self.wq(x_BTD)))
-        k_BHTK = self.rotary(self._heads(self.wk(x_BTD)))
-        v_BHTK = self.norm_v(self._heads(self.wv(x_BTD)))
-        dropout = self.dropout if self.training else 0.0
-        y_BHTK = F.scaled_dot_product_attention(self.scores(q_BHTK, k_BHTK), k_BHTK, v_BHTK, dropout_p=dropout, is_causal=True)
-        y_BTD = y_BHTK.transpose(1, 2).flatten(2)
-        return self.output(self.drop(self.wo(self.norm_out(y_BTD))))
-
-    def _heads(self, x_BTD: Tensor) -> Tensor:
-        return x_BTD.unflatten(-1, (self.n_head, -1)).transpose(1, 2)
-
-
-class FeedForward(nn.Module):
-    """w2(act(w1 x)), or SwiGLU w2(SiLU(wg x) * w1 x) (Shazeer 2020, arXiv:2002.05202, eq. 6), x_BTD -> y_BTD."""
-
-    kind: ClassVar[Kind] = "ffn"
-
-    def __init__(self, model: DictConfig) -> None:
-        super().__init__()
-        D, width = model.width, model.d_ff or feed_forward_width(model.width, model.ffn)
-        self.wg = nn.Linear(D, width, bias=model.bias) if model.ffn == "swiglu" else None
-        self.w1 = nn.Linear(D, width, bias=model.bias)
-        self.w2 = nn.Linear(width, D, bias=model.bias)
-        self.act = ACTIVATIONS.get(model.ffn, F.silu)
-        self.norm_out: nn.Module = nn.Identity()  # socket that a placement may fill
-        self.drop = nn.Dropout(model.dropout)
-        self.output = Gauge(mean_square)
-
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        h_BTF = self.act(self.w1(x_BTD)) if self.wg is None else self.act(self.wg(x_BTD)) * self.w1(x_BTD)
-        return self.output(self.drop(self.w2(self.norm_out(h_BTF))))
-
-
-BranchModule = Attention | FeedForward
-
-
-def feed_forward_width(width: int, ffn: str) -> int:
-    """4 D, or for SwiGLU 8 D / 3 rounded down to a multiple of 64 (as it is where that would be 0)."""
-    if ffn != "swiglu":
-        return 4 * width
-    exact = 8 * width // 3
-    return exact // 64 * 64 or exact
 
 
 class Block(nn.Module):
@@ -152,9 +56,10 @@ class Transformer(nn.Module):
         placement, make_norm = placements.find(norm.placement), norm_maker(norm.kind, norm.eps, model.bias)
         self.blocks = nn.ModuleList()
         for layer in range(model.depth):
-            branches: list[BranchModule] = [Attention(model, shape.context), FeedForward(model)]
+            branches = [BRANCHES[name](model, shape.context) for name in model.branches]
+            n = len(branches)
             joins = [
-                placement(make_norm, Site(model.width, layer, model.depth, branch.kind, 2 * layer + k, 2 * model.depth))
+                placement(make_norm, Site(model.width, layer, model.depth, branch.kind, n * layer + k, n * model.depth))
                 for k, branch in enumerate(branches)
             ]
             for join, branch in zip(joins, branches, strict=True):
@@ -167,10 +72,7 @@ class Transformer(nn.Module):
             self.head.weight = self.wte.weight
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        x_BTD = self.wte(tokens_BT)
-        if self.wpe is not None:
-            x_BTD = x_BTD + self.wpe.weight[: tokens_BT.shape[1]]
-        x_BTD = self.drop(x_BTD)
+        x_BTD = self.drop(self.embed(tokens_BT))
         self._watch(0, x_BTD)
         joins = [join for _, join, _ in self.sites()]
         stream = joins[0].enter(x_BTD)
@@ -179,6 +81,11 @@ class Transformer(nn.Module):
             stream = checkpoint(block, stream, use_reentrant=False) if recompute else block(stream)
             self._watch(point, stream)
         return self.head(joins[-1].leave(stream, self.final_norm))
+
+    def embed(self, tokens_BT: Tensor) -> Tensor:
+        """Point 0 of the stream, before dropout and the placement's ``enter``."""
+        x_BTD: Tensor = self.wte(tokens_BT)
+        return x_BTD if self.wpe is None else x_BTD + self.wpe.weight[: tokens_BT.shape[1]]
 
     def sites(self) -> Iterator[tuple[int, Placement, BranchModule]]:
         """(layer, join, branch) of every residual branch, in the order of the forward pass."""
@@ -198,7 +105,11 @@ def count_parameters(model: nn.Module) -> int:
 
 def flops_per_token(model: Transformer, context: int) -> float:
     """Floating-point operations of one forward and backward pass per token: 6 per weight of a matrix product, and
-    the attention scores and sums, 12 T D per block (Chowdhery et al. 2022, arXiv:2204.02311, appendix B); norms,
-    activations and embedding look-ups are left out."""
-    maps = [m for m in model.modules() if isinstance(m, nn.Linear)]
-    return 6.0 * sum(m.weight.numel() for m in maps) + 12.0 * model.depth * context * model.wte.embedding_dim
+    the attention scores and sums, 12 T D per attention (Chowdhery et al. 2022, arXiv:2204.02311, appendix B); norms,
+    activations, embedding look-ups and the keys and values of a fixed memory are left out."""
+    branches = [branch for _, _, branch in model.sites()]
+    memories = [branch for branch in branches if isinstance(branch, CrossAttention)]
+    maps = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
+    maps -= sum(branch.wk.weight.numel() + branch.wv.weight.numel() for branch in memories)
+    read = context * sum(isinstance(branch, Attention) for branch in branches) + sum(len(m.memory_MD) for m in memories)
+    return 6.0 * maps + 12.0 * read * model.wte.embedding_dim

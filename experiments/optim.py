@@ -10,20 +10,23 @@ Group = dict[str, Any]
 FUSED = frozenset({"cpu", "cuda", "mps"})  # devices whose AdamW and SGD are one kernel
 
 
-def parameter_groups(model: nn.Module, weight_decay: float, decay_embeddings: bool) -> list[Group]:
-    """Two groups that hold every parameter once: the matrices of the blocks and the readout, which decay by
-    ``weight_decay``, and all others, which do not.
+def parameter_groups(model: nn.Module, cfg: DictConfig) -> list[Group]:
+    """Groups that hold every parameter once: the matrices of the blocks and the readout, which decay by
+    ``cfg.weight_decay``, all others, which do not, and those of ``cfg.frozen`` modules, whose ``rate``, a factor, is 0.
 
     Gains and biases of norms, biases of linear maps and embeddings (of tokens and positions) do not decay; embeddings do
-    if ``decay_embeddings``. A readout that shares the token embedding counts as one. A group without parameters is left out.
+    if ``cfg.decay_embeddings``. A readout that shares the token embedding counts as one. A group without parameters is
+    left out. Frozen parameters have gradients, so that every point of the stream does.
     """
+    frozen = {id(p) for name in cfg.frozen if (part := getattr(model, name)) is not None for p in part.parameters()}
     embeddings = _weights(model, nn.Embedding)
     matrices = _weights(model, nn.Linear) - embeddings
-    decayed = matrices | embeddings if decay_embeddings else matrices
-    parameters = list(model.parameters())
+    decayed = matrices | embeddings if cfg.decay_embeddings else matrices
+    moving = [p for p in model.parameters() if id(p) not in frozen]
     groups = [
-        {"params": [p for p in parameters if id(p) in decayed], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if id(p) not in decayed], "weight_decay": 0.0},
+        {"params": [p for p in moving if id(p) in decayed], "weight_decay": cfg.weight_decay, "rate": 1.0},
+        {"params": [p for p in moving if id(p) not in decayed], "weight_decay": 0.0, "rate": 1.0},
+        {"params": [p for p in model.parameters() if id(p) in frozen], "weight_decay": 0.0, "rate": 0.0},
     ]
     return [group for group in groups if group["params"]]
 
@@ -33,8 +36,9 @@ def _weights(model: nn.Module, kind: type[nn.Embedding | nn.Linear]) -> set[int]
 
 
 def make_optimizer(cfg: DictConfig, model: nn.Module) -> optim.Optimizer:
-    """The optimizer of cfg (conf/optim) for a model that is on its device; the rate is ``cfg.lr`` until a schedule sets it."""
-    groups = parameter_groups(model, cfg.weight_decay, cfg.decay_embeddings)
+    """The optimizer of cfg (conf/optim) for a model that is on its device; the rate is ``cfg.lr`` until a schedule sets it to
+    the schedule's rate times the group's ``rate``."""
+    groups = parameter_groups(model, cfg)
     fused = all(p.device.type in FUSED for p in model.parameters())
     return OPTIMIZERS[cfg.name](cfg, groups, fused)
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,13 +72,14 @@ def cost(cfg: DictConfig | Mapping[str, Any]) -> float:
     model, train = cfg["model"], cfg["train"]
     width, context = model["width"], train["context"]
     a_token = model["depth"] * (12 * width**2 + 2 * context * width) + width * (cfg["data"].get("vocab") or BYTES)
-    return float(train["steps"] * train["batch"] * context * a_token)
+    return float(max(train["steps"], 1) * train["batch"] * context * a_token)
 
 
 def collect(cfgs: Sequence[DictConfig]) -> tuple[list[Job], int]:
     """Distinct valid jobs of one study and scale in the order given, and how many study.seeds dropped.
 
-    Raises ConfigError, before anything is written, for the first job that cannot be run.
+    A config stands for study.draws of them, with its seed and those that follow. Raises ConfigError, before anything is
+    written, for the first job that cannot be run.
     """
     for cfg in cfgs:
         validate(cfg)
@@ -87,13 +88,14 @@ def collect(cfgs: Sequence[DictConfig]) -> tuple[list[Job], int]:
         raise ConfigError(
             f"a sweep belongs to one study, scale and results folder, not to {', '.join(folders)}; sweep them in turn"
         )
-    kept = [cfg for cfg in cfgs if _seed_wanted(cfg)]
+    drawn = [one for cfg in cfgs for one in _draws(cfg)]
+    kept = [cfg for cfg in drawn if _seed_wanted(cfg)]
     if not kept:
         raise ConfigError("no run is left: study.seeds allows none of these seeds at these depths; ask for others")
     jobs = {job.name: job for job in map(Job, kept)}
     for job in jobs.values():
         refuse_other_config(job)
-    return list(jobs.values()), len(cfgs) - len(kept)
+    return list(jobs.values()), len(drawn) - len(kept)
 
 
 def make_plan(overrides: Sequence[str], jobs: Sequence[Job]) -> Plan:
@@ -151,6 +153,13 @@ def conf_digest() -> str:
 
 def _file(asked: tuple[str, ...]) -> str:
     return f"plan-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]}.json"
+
+
+def _draws(cfg: DictConfig) -> Iterator[DictConfig]:
+    for draw in range(cfg.study.draws):
+        one = cfg.copy()
+        one.seed += draw
+        yield one
 
 
 def _seed_wanted(cfg: DictConfig) -> bool:

@@ -27,6 +27,8 @@ from experiments.state import BROKEN, RunBusy, RunState, outcome, read_state, re
 
 PRELOAD = ("torch", "torch._dynamo", "hydra", "experiments.pool", "experiments.run")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+HEAP = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")  # glibc's; other allocators ignore them
+KEPT = 2**29  # bytes: activations freed after a step stay with the process, instead of being mapped anew in the next
 BUSY = 75  # exit code of a child whose run another process holds: EX_TEMPFAIL of sysexits.h
 SERVER_DIED = 255  # exit code that multiprocessing reports where the server cannot
 GRACE = 10.0  # seconds in which an interrupted child writes down what it has
@@ -36,7 +38,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class End:
-    """How a job ended, and after how many seconds."""
+    """How a job ended, and after how many seconds. `missing`: its process ended before it could begin."""
 
     job: Job
     state: RunState
@@ -45,13 +47,13 @@ class End:
 
 @dataclass(frozen=True)
 class Child:
-    job: Job
+    jobs: Sequence[Job]  # run one after the other
     process: ForkServerProcess
     began: float = field(default_factory=time.monotonic)
 
 
 class Pool:
-    """At most `size` jobs at a time, each a call of `target` ("module:function") with its config."""
+    """At most `size` processes at a time, each calling `target` ("module:function") with the configs of its jobs in turn."""
 
     def __init__(self, target: str, size: int, threads: int, preload: Sequence[str] = PRELOAD) -> None:
         self.size = size
@@ -59,6 +61,8 @@ class Pool:
         self._target = target
         self._oom_kills = oom_kills()
         os.environ.update(dict.fromkeys(THREADS, str(threads)))
+        for key in HEAP:  # a user's own value stands
+            os.environ.setdefault(key, str(KEPT))
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(list(preload))
         with_package = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -68,11 +72,11 @@ class Pool:
     def free(self) -> bool:
         return len(self.children) < self.size
 
-    def start(self, job: Job) -> None:
-        plain = OmegaConf.to_container(job.cfg, resolve=True)
-        process = self._context.Process(target=_child, args=(self._target, plain), name=job.name)
+    def start(self, jobs: Sequence[Job]) -> None:
+        plain = [OmegaConf.to_container(job.cfg, resolve=True) for job in jobs]
+        process = self._context.Process(target=_child, args=(self._target, plain), name=jobs[0].name)
         process.start()
-        self.children.append(Child(job, process))
+        self.children.append(Child(jobs, process))
 
     def wait(self, timeout: float) -> None:
         """Until a child ends, or for this many seconds."""
@@ -83,7 +87,7 @@ class Pool:
         ready = wait([child.process.sentinel for child in self.children], 0)
         gone = [child for child in self.children if child.process.sentinel in ready]
         self.children = [child for child in self.children if child not in gone]
-        return [End(child.job, self._judge(child), time.monotonic() - child.began) for child in gone]
+        return [end for child in gone for end in self._judged(child)]
 
     def stop(self) -> None:
         """Interrupt every child; what does not end within the grace is killed. Either way its run reads as interrupted."""
@@ -97,12 +101,21 @@ class Pool:
                 child.process.join()
         self.children = []
 
-    def _judge(self, child: Child) -> RunState:
+    def _judged(self, child: Child) -> Iterator[End]:
+        """The end of every job of a child that is gone; what ended it counts against the first job without an end."""
         child.process.join()
-        code, job = child.process.exitcode or 0, child.job
+        code, seconds = child.process.exitcode or 0, time.monotonic() - child.began
+        for n, job in enumerate(child.jobs, start=1):
+            found = job.state()
+            yield End(job, self._judge(child, job, code), seconds if len(child.jobs) == 1 else found.seconds or 0.0)
+            if not found.done and found.state not in BROKEN and code != BUSY:
+                yield from (End(rest, rest.state(), rest.state().seconds or 0.0) for rest in child.jobs[n:])
+                return
+
+    def _judge(self, child: Child, job: Job, code: int) -> RunState:
         found = job.state()
         if code == SERVER_DIED and found.state == "running":
-            _kill(child)
+            _kill(child, job)
             record_end(job.cfg, "killed", "the server that started it died")
         elif code == BUSY and not found.done:
             return replace(found, state="running", message="held by another process")
@@ -150,20 +163,26 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _kill(child: Child) -> None:
+def _kill(child: Child, job: Job) -> None:
     """Kill a child whose server is gone, and wait until it has let go of its run."""
     if child.process.pid:
         os.kill(child.process.pid, signal.SIGKILL)
     deadline = time.monotonic() + GRACE
-    while read_state(child.job.folder).state == "running" and time.monotonic() < deadline:
+    while read_state(job.folder).state == "running" and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
-def _child(target: str, plain: dict[str, Any]) -> None:
+def _child(target: str, plains: Sequence[dict[str, Any]]) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all; the parent decides
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    codes = [_call(target, plain) for plain in plains]
+    sys.exit(max(codes))
+
+
+def _call(target: str, plain: dict[str, Any]) -> int:
+    """Run one job; an exit code. What ends the process, as an interrupt, is recorded and raised again."""
     cfg = OmegaConf.merge(OmegaConf.structured(Config), plain)
     if not isinstance(cfg, DictConfig):
         raise TypeError(f"a config is a mapping, not {type(cfg).__name__}")
@@ -171,10 +190,14 @@ def _child(target: str, plain: dict[str, Any]) -> None:
         module, _, function = target.partition(":")
         getattr(importlib.import_module(module), function)(cfg)
     except RunBusy:
-        sys.exit(BUSY)
+        return BUSY
+    except Exception as error:
+        _record(cfg, error)
+        return 1
     except BaseException as error:
         _record(cfg, error)
         sys.exit(1)
+    return 0
 
 
 def _record(cfg: DictConfig, error: BaseException) -> None:

@@ -52,6 +52,11 @@ class Progress:
             self._seen[1] += end.job.cost
         self._count(end.job, end.state, f"{end.seconds:.1f} s")
 
+    def returned(self, job: Job) -> None:
+        """A job that is to be started once more."""
+        self._running.pop(job.name)
+        self._waiting[job.name] = job
+
     def left(self, job: Job, state: RunState) -> None:
         """A job that another sweep has taken or finished meanwhile."""
         self._waiting.pop(job.name)

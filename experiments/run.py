@@ -1,13 +1,17 @@
 """One run from its config: build, train, record. What a sweep's child process calls."""
 
-from collections.abc import Iterable
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import cast
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from experiments import probes
 from experiments.config import ConfigError
-from experiments.data import make_source
+from experiments.data import Source, make_source
 from experiments.init import initialise
 from experiments.loop import Loop, Report
 from experiments.manifest import make_manifest
@@ -28,7 +32,7 @@ def run(cfg: DictConfig, report: Report = silent) -> str:
     """
     device = find_device(cfg.device)
     torch.set_num_threads(cfg.threads)
-    source = make_source(cfg)
+    source = source_of(cfg)
     there = {"device": device.type, "device_name": device_name(device), "threads": cfg.threads}
     with RunWriter(cfg, make_manifest() | there | {"data": source.describe()}) as writer:
         torch.manual_seed(cfg.seed)  # dropout; weights and batches have generators of their own
@@ -41,11 +45,30 @@ def run(cfg: DictConfig, report: Report = silent) -> str:
         if cfg.train.compile:
             for block in model.blocks:
                 block.compile()
-        panel = Panel([probes.find(name)(model) for name in cfg.probe.names])
+        panel = make_panel(cfg.probe.names, model, source, cfg.train)
         outcome = Loop(cfg, model, make_optimizer(cfg.optim, model), source).train(panel, writer, report)
         state = "complete" if outcome.diverged_step is None else "diverged"
         writer.finish(state, **vars(outcome))
     return state
+
+
+def source_of(cfg: DictConfig) -> Source:
+    """The token source of a config; the last one is kept, for the runs of one process that differ in their seed."""
+    read = {"data": OmegaConf.to_container(cfg.data), "train": {"context": cfg.train.context}, "results": cfg.results}
+    return _source(json.dumps(read), os.getcwd())
+
+
+@lru_cache(maxsize=1)
+def _source(read: str, _folder: str) -> Source:
+    cfg = OmegaConf.create(json.loads(read))
+    return make_source(cast("DictConfig", cfg))
+
+
+def make_panel(names: Sequence[str], model: Transformer, source: Source, train: DictConfig) -> Panel:
+    """The probes of these names, with the first validation batch."""
+    (held_out,) = source.valid_batches(1, train.batch, train.context)
+    held_out_BT = torch.from_numpy(held_out).to(next(model.parameters()).device)
+    return Panel([probes.find(name)(model, held_out_BT) for name in names])
 
 
 def build(cfg: DictConfig, vocab: int, device: torch.device) -> Transformer:

@@ -22,6 +22,7 @@ __all__ = ["finished_plan", "run_sweep"]
 
 TARGET = "experiments.run:run"
 NOMINAL = 1.5e-10  # seconds per unit of cost on one core, where no run of the study has been seen
+BATCH = 5  # runs without training that share a process
 TICK = 0.25  # seconds between two looks for a signal
 Prepare = Callable[[list[DictConfig]], None]
 
@@ -82,7 +83,8 @@ def survey(cfgs: Sequence[DictConfig]) -> Task:
     states = {job.name: job.state() for job in jobs}
     todo = sorted((job for job in jobs if _wanted(states[job.name], sweep.retry)), key=lambda job: -job.cost)
     size = sweep.jobs or max(1, cores() // cfgs[0].threads)
-    return Task(jobs, states, todo, size, measured_rate(jobs[0].folder.parent), len(cfgs), dropped)
+    asked = sum(cfg.study.draws for cfg in cfgs)
+    return Task(jobs, states, todo, size, measured_rate(jobs[0].folder.parent), asked, dropped)
 
 
 class Signals:
@@ -113,19 +115,35 @@ def _run(pool: Pool, todo: deque[Job], progress: Progress, retry: bool) -> int:
         try:
             while (todo or pool.children) and not signals.number:
                 while todo and pool.free and not signals.number:
-                    job = todo.popleft()
-                    if _wanted(state := job.state(), retry):  # another sweep may have taken it meanwhile
-                        pool.start(job)
-                        progress.started(job)
-                    else:
-                        progress.left(job, state)
+                    batch = []
+                    for job in _next_batch(todo):
+                        if _wanted(state := job.state(), retry):  # another sweep may have taken it meanwhile
+                            batch.append(job)
+                            progress.started(job)
+                        else:
+                            progress.left(job, state)
+                    if batch:
+                        pool.start(batch)
                 pool.wait(TICK)
                 if not signals.number:  # a signal to the whole group ends children that are not to blame
                     for end in pool.ended():
-                        progress.ended(end)
+                        if end.state.state == "missing":
+                            todo.appendleft(end.job)
+                            progress.returned(end.job)
+                        else:
+                            progress.ended(end)
         finally:
             pool.stop()
         return signals.number
+
+
+def _next_batch(todo: deque[Job]) -> list[Job]:
+    """Takes the next job from the queue, with up to BATCH - 1 that follow it where all only measure an initialisation:
+    such runs take about as long as what they load."""
+    batch = [todo.popleft()]
+    while todo and len(batch) < BATCH and not any(job.cfg.train.steps for job in (batch[0], todo[0])):
+        batch.append(todo.popleft())
+    return batch
 
 
 def measured_rate(folder: Path) -> float | None:

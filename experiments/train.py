@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.plugins.sweeper import Sweeper
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
@@ -66,6 +67,8 @@ def compose(jobs: list[DictConfig]) -> None:
         except (ConfigError, RunBusy, RunDone) as error:
             failed.append(error)
 
+    # Hydra composes every job twice, first only to see whether it can; here none starts before all are composed
+    setattr(Sweeper, "validate_batch_is_legal", lambda _self, _batch: None)  # noqa: B010
     hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(task)()
     if failed:
         raise failed[0]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from experiments.config import CONF, KNOWN, PACKAGE, TAKES_BETAS, TAKES_STD, Config, ConfigError, modules_in
 
@@ -29,7 +29,8 @@ def _complaints(cfg: DictConfig) -> Iterator[str]:
     if missing:
         yield f"no value for {', '.join(missing)}: set it on the command line or in conf/config.yaml"
     for key, known in KNOWN.items():
-        yield from _unknown(key, [OmegaConf.select(cfg, key)], known)
+        value = OmegaConf.select(cfg, key)
+        yield from _unknown(key, value if isinstance(value, ListConfig) else [value], known)
     yield from _unknown("norm.placement", [cfg.norm.placement], modules_in(PACKAGE / "placements"))
     yield from _unknown("probe.names", cfg.probe.names, modules_in(PACKAGE / "probes"))
     yield from _norm(cfg.norm)
@@ -86,8 +87,8 @@ def _unknown(key: str, values: Iterable[str], known: tuple[str, ...]) -> Iterato
 
 def _numbers(cfg: DictConfig) -> Iterator[str]:
     at_least_one = (
-        "model.depth model.width model.n_head model.d_ff train.steps train.batch train.context train.accumulate "
-        "train.eval_every train.eval_batches probe.every probe.per_decade data.vocab threads sweep.jobs"
+        "model.depth model.width model.n_head model.d_ff model.memory_tokens train.batch train.context train.accumulate "
+        "train.eval_every train.eval_batches study.draws probe.every probe.per_decade data.vocab threads sweep.jobs"
     )
     for key in at_least_one.split():
         value = OmegaConf.select(cfg, key)
@@ -97,7 +98,7 @@ def _numbers(cfg: DictConfig) -> Iterator[str]:
         value = OmegaConf.select(cfg, key)
         if value is not None and not (math.isfinite(value) and value > 0):
             yield f"{key}={value} must be a finite number above 0"
-    for key in ("optim.weight_decay", "init.std", "init.embedding_std"):
+    for key in ("optim.weight_decay", "init.std", "init.embedding_std", "init.qk_gain", "train.steps"):
         value = OmegaConf.select(cfg, key)
         if value is not None and not (math.isfinite(value) and value >= 0):
             yield f"{key}={value} must be a finite number, 0 or more"
@@ -105,8 +106,10 @@ def _numbers(cfg: DictConfig) -> Iterator[str]:
         value = OmegaConf.select(cfg, key)
         if not 0 <= value < 1:
             yield f"{key}={value} must be in [0, 1)"
-    if not 0 <= cfg.schedule.final_ratio <= 1:
-        yield f"schedule.final_ratio={cfg.schedule.final_ratio} must be in [0, 1]"
+    for key in ("schedule.final_ratio", "model.memory_cosine"):
+        value = OmegaConf.select(cfg, key)
+        if not 0 <= value <= 1:
+            yield f"{key}={value} must be in [0, 1]"
     if not 0 <= cfg.seed < SEEDS:
         yield f"seed={cfg.seed} must be 0 or more, and below 2^63"
 
@@ -126,6 +129,8 @@ def _norm(norm: DictConfig) -> Iterator[str]:
 def _model(model: DictConfig) -> Iterator[str]:
     if model.width % model.n_head:
         yield f"model.width={model.width} is not a multiple of model.n_head={model.n_head}; choose a divisor of the width"
+    if not model.branches or len(set(model.branches)) < len(model.branches):
+        yield f"model.branches={list(model.branches)} must name each kind of branch at most once, as [attn, ffn]"
     head = model.width // model.n_head
     if model.positions == "rope" and head % 2:
         yield (
@@ -151,5 +156,7 @@ def _training(cfg: DictConfig) -> Iterator[str]:
         yield f"optim.name={cfg.optim.name} needs optim.betas and optim.eps; choose it with optim={cfg.optim.name}"
     if not cfg.probe.names:
         yield "probe.names is empty: a run without probes records nothing by layer; leave out the override"
-    if cfg.probe.every is not None and cfg.probe.per_decade is not None:
-        yield "probe.every and probe.per_decade exclude each other; set one of them to null"
+    if sum(cfg.probe[key] is not None for key in ("every", "per_decade", "steps")) > 1:
+        yield "probe.every, probe.per_decade and probe.steps exclude each other; set the others to null"
+    if any(step < 0 for step in cfg.probe.steps or ()):
+        yield f"probe.steps={list(cfg.probe.steps)} must be 0 or more"

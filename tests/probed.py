@@ -4,12 +4,11 @@ import numpy as np
 import torch
 from compose import config
 
-from experiments import probes
 from experiments.data import make_source
 from experiments.loop import Loop
 from experiments.optim import make_optimizer
 from experiments.probes.base import Panel
-from experiments.run import build
+from experiments.run import build, make_panel
 
 SMALL = (
     "model.depth=3",
@@ -26,7 +25,7 @@ def make(*overrides: str, dtype: torch.dtype = torch.float64, names: list[str] |
     cfg = config(*SMALL, *overrides)
     source = make_source(cfg)
     model = build(cfg, source.vocab, torch.device("cpu")).to(dtype)
-    panel = Panel([probes.find(name)(model) for name in (cfg.probe.names if names is None else names)])
+    panel = make_panel(cfg.probe.names if names is None else names, model, source, cfg.train)
     return Loop(cfg, model, make_optimizer(cfg.optim, model), source), panel
 
 

@@ -45,7 +45,7 @@ def test_scale_overrides_the_study() -> None:
     smoke = config("study=depth_warmup", "scale=smoke")
     assert (study.train.steps, study.schedule.warmup) == (study.scale.steps, study.scale.warmup)
     assert smoke.train.steps == smoke.scale.steps < study.train.steps
-    assert config("study=init_xavier", "scale=smoke").train.steps == 1
+    assert config("study=init_scaling", "scale=smoke").train.steps == 0
 
 
 def test_the_second_study_changes_the_initialisation_only() -> None:

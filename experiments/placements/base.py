@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from experiments.norms import MakeNorm
 
 Branch = Callable[[Tensor], Tensor]  # attention or feed-forward: x_BTD -> y_BTD
-Kind = Literal["attn", "ffn"]  # of branch
+Kind = Literal["attn", "cross", "ffn"]  # of branch
 Stream = Tensor | tuple[Tensor, ...]  # of a tuple, [0] is what a branch reads
 
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from omegaconf import DictConfig
 from torch import Tensor
 
 from experiments.gauge import Gauge, exact_dtype
@@ -34,8 +35,10 @@ class Probe(ABC):
 
     columns: ClassVar[tuple[Column, ...]]
 
-    def __init__(self, model: Transformer) -> None:
-        self.model = model
+    def __init__(self, model: Transformer, held_out_BT: Tensor) -> None:
+        """held_out_BT: validation sequences [B, T + 1], the same for every run of a source, on the model's device; for
+        probes that evaluate the model by themselves."""
+        self.model, self.held_out_BT = model, held_out_BT
         self.device = next(model.parameters()).device
         self.dtype = exact_dtype(self.device)
 
@@ -81,15 +84,17 @@ class Meter:
 
 
 class Schedule:
-    """Steps on which the panel measures: every k, or log-spaced; always the first and the last."""
+    """Steps on which the panel measures: those listed, every k, or log-spaced; always the first and the last."""
 
-    def __init__(self, steps: int, every: int | None, per_decade: int | None) -> None:
-        if per_decade is None:
-            chosen = np.arange(0, steps, every or 1)
+    def __init__(self, steps: int, probe: DictConfig) -> None:
+        if probe.steps is not None:
+            chosen = np.asarray(probe.steps, dtype=int)
+        elif probe.per_decade is None:
+            chosen = np.arange(0, steps, probe.every or 1)
         else:
-            decades = np.arange(0, np.log10(max(steps, 2)), 1 / per_decade)
+            decades = np.arange(0, np.log10(max(steps, 2)), 1 / probe.per_decade)
             chosen = np.r_[0, np.rint(10**decades)]
-        self.steps = frozenset(int(s) for s in chosen if s < steps) | {0, steps - 1}
+        self.steps = frozenset(int(s) for s in chosen if s < steps) | {0, max(steps - 1, 0)}
 
     def due(self, step: int) -> bool:
         return step in self.steps

@@ -18,10 +18,13 @@ class BranchProbe(Probe):
 
     columns: ClassVar[tuple[Column, ...]] = (
         Column("attn_rms", "1", "root mean square of the attention branch's output"),
+        Column("cross_rms", "1", "root mean square of the cross-attention branch's output"),
         Column("ffn_rms", "1", "root mean square of the feed-forward branch's output"),
         Column("norm_std_attn", "1", "root mean over tokens of the variance of the input of the attention join's first norm"),
+        Column("norm_std_cross", "1", "the same at the cross-attention join"),
         Column("norm_std_ffn", "1", "the same at the feed-forward join"),
         Column("norm2_std_attn", "1", "the same at the attention join's second norm; null where there is none"),
+        Column("norm2_std_cross", "1", "the same at the cross-attention join's second norm; null where there is none"),
         Column("norm2_std_ffn", "1", "the same at the feed-forward join's second norm; null where there is none"),
         Column(
             "final_norm_std",
@@ -31,8 +34,8 @@ class BranchProbe(Probe):
         ),
     )
 
-    def __init__(self, model: Transformer) -> None:
-        super().__init__(model)
+    def __init__(self, model: Transformer, held_out_BT: Tensor) -> None:
+        super().__init__(model, held_out_BT)
         self.places: list[tuple[str, int]] = []  # (column, layer) of each gauge
         gauges: list[Gauge] = []
         for layer, join, branch in model.sites():

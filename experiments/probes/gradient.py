@@ -29,6 +29,7 @@ class GradientProbe(Probe):
             Column(f"grad_{name}", "nats", f"Frobenius norm of the gradient of the {what} matrix")
             for name, what in MATRICES.items()
         ),
+        Column("grad_cross", "nats", "joint norm of the gradients of the cross-attention matrices"),
         Column("grad_norm_gain", "nats", "joint norm of the gradients of the block's norm gains"),
         Column("grad_norm_bias", "nats", "joint norm of the gradients of the block's norm biases"),
         Column("grad_bias", "nats", "joint norm of the gradients of the block's linear biases"),
@@ -43,8 +44,8 @@ class GradientProbe(Probe):
         Column("grad_final_norm", "nats", f"joint norm of the gradients of the final norm; {NOT_PROBED}", table="steps"),
     )
 
-    def __init__(self, model: Transformer) -> None:
-        super().__init__(model)
+    def __init__(self, model: Transformer, held_out_BT: Tensor) -> None:
+        super().__init__(model, held_out_BT)
         keys = [_address(model, name) for name, _ in model.named_parameters()]
         self.groups = sorted({column for column, _ in keys})
         flat = [self.groups.index(column) * model.depth + layer for column, layer in keys]
@@ -77,7 +78,10 @@ def _address(model: Transformer, name: str) -> tuple[str, int]:
     owner, leaf = model.get_submodule(name.rpartition(".")[0]), path[-1]
     if not isinstance(owner, nn.Linear):
         return f"grad_norm_{'bias' if leaf == 'bias' else 'gain'}", int(path[0])
-    return (f"grad_{path[-2]}" if leaf == "weight" else "grad_bias"), int(path[0])
+    if leaf == "bias":
+        return "grad_bias", int(path[0])
+    branch = model.get_submodule(".".join([top, *path[:3]]))  # blocks.<layer>.branches.<k>
+    return ("grad_cross" if branch.kind == "cross" else f"grad_{path[-2]}"), int(path[0])
 
 
 def _nonfinite(block: nn.Module) -> Tensor:

@@ -29,8 +29,8 @@ class StreamProbe(Probe):
         Column("grad_rel", "1", "grad_stream sqrt(stream_var) over the same at point L"),
     )
 
-    def __init__(self, model: Transformer) -> None:
-        super().__init__(model)
+    def __init__(self, model: Transformer, held_out_BT: Tensor) -> None:
+        super().__init__(model, held_out_BT)
         self.batches = 0
         self.loss_scale = 1.0
 

@@ -13,8 +13,8 @@ from experiments.probes.gradient import MATRICES
 
 @final
 class UpdateProbe(Probe):
-    """||W|| before the optimizer's step and ||dW|| of it, per matrix and layer. Keeps a copy of the blocks' matrices
-    during the measured step."""
+    """||W|| before the optimizer's step and ||dW|| of it, per matrix and layer, those of cross-attention left out. Keeps a
+    copy of the blocks' matrices during the measured step."""
 
     columns: ClassVar[tuple[Column, ...]] = (
         *(
@@ -27,10 +27,10 @@ class UpdateProbe(Probe):
         ),
     )
 
-    def __init__(self, model: Transformer) -> None:
-        super().__init__(model)
+    def __init__(self, model: Transformer, held_out_BT: Tensor) -> None:
+        super().__init__(model, held_out_BT)
         self.weights: dict[str, list[Tensor]] = {}
-        for _, _, branch in model.sites():
+        for branch in (branch for _, _, branch in model.sites() if branch.kind != "cross"):
             for name, child in branch.named_children():
                 if isinstance(child, nn.Linear):
                     self.weights.setdefault(name, []).append(child.weight)

@@ -22,7 +22,7 @@ def init_runs(
 ) -> list[Run]:
     """The init study: Pre-LN's last point falls as L^-1/2, everything else is flat."""
     return [
-        Run(norm, depth, 0, seed, 1, "init", study="init_xavier", scale=scale, init="xavier",
+        Run(norm, depth, 0, seed, 1, "init", study="init_scaling", scale=scale, init="xavier",
             last_exponent=-0.5 if norm == "pre" else 0.0)
         for norm in ("pre", "post") for depth in depths for seed in range(seeds)
     ]  # fmt: skip

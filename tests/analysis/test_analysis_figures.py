@@ -120,7 +120,7 @@ def test_an_undone_plan_is_skipped_with_its_count_or_drawn_as_partial(
 def test_without_the_init_study_the_headline_says_what_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     smoke(tmp_path, init=False)
     assert run_main(tmp_path, "--only", "headline") == 0
-    assert "without the panels of init_xavier" in capsys.readouterr().out
+    assert "without the panels of init_scaling" in capsys.readouterr().out
 
 
 def laptop(results: Path) -> Path:
@@ -131,7 +131,7 @@ def laptop(results: Path) -> Path:
 
 def test_a_figure_never_mixes_runs_and_reference(tmp_path: Path) -> None:
     laptop(tmp_path)
-    for study in ("init_xavier", "depth_warmup"):
+    for study in ("init_scaling", "depth_warmup"):
         write_reference(tmp_path, study)
     init = init_runs(SMOKE, 2)
     write_plan(tmp_path, [*init, replace(init[0], depth=9)], age=-10, tag="99999999")
@@ -145,7 +145,7 @@ def test_a_figure_never_mixes_runs_and_reference(tmp_path: Path) -> None:
 
 def test_the_reference_redraws_to_the_bytes_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     laptop(tmp_path)
-    for study in ("init_xavier", "depth_warmup"):
+    for study in ("init_scaling", "depth_warmup"):
         write_reference(tmp_path, study)
     some = {name: figures.FIGURES[name] for name in ("headline", "outcome")}
     monkeypatch.setattr(figures, "FIGURES", some)

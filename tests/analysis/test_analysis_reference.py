@@ -68,7 +68,7 @@ def test_the_reference_is_made_only_of_a_done_plan_at_laptop_scale(results: Path
     with pytest.raises(SchemaError, match="8 of 9 runs of its newest plan done, 1 missing"):
         write_reference(results, "depth_warmup")
     with pytest.raises(SchemaError, match="no plan"):
-        write_reference(results, "init_xavier")
+        write_reference(results, "init_scaling")
     assert not (results / "reference").exists()
 
 

@@ -135,3 +135,23 @@ def test_gpu_scale_composes_and_trains_two_steps_on_a_cpu(tmp_path: Path) -> Non
 def test_precisions_are_what_the_config_knows() -> None:
     assert tuple(AUTOCAST) == KNOWN["train.precision"]
     assert AUTOCAST["bf16"] == torch.bfloat16
+
+
+def test_no_steps_is_a_look_at_the_initialisation(tmp_path: Path) -> None:
+    """The same numbers as step 0 of a training; nothing is updated or validated."""
+    look = trained(tmp_path / "a", "train.steps=0")
+    step = trained(tmp_path / "b", "train.steps=1")
+    status, steps, layers = look
+    assert (status["state"], status["val_loss"], steps["step"], set(layers["step"])) == ("complete", None, [0], {0})
+    assert steps["loss"] == step[1]["loss"][:1]
+    for name in ("grad_stream", "grad_w2", "stream_var", "attn_logit_max"):
+        assert layers[name] == step[2][name]
+    assert steps["lr"] == [None]
+    assert set(layers["update_w1"]) == {None}
+
+
+def test_a_look_at_an_initialisation_that_is_not_finite_is_divergence(tmp_path: Path) -> None:
+    status, steps, _ = trained(tmp_path, "train.steps=0", "init.embedding_std=1e30", "norm.eps=1e-30", "norm=pre")
+    assert status["state"] == "diverged"
+    assert status["diverged_step"] == 0
+    assert math.isnan(steps["loss"][0]) or math.isnan(steps["grad_norm"][0])

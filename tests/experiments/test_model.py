@@ -8,9 +8,10 @@ from compose import config
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from experiments.branches import FEED_FORWARDS, feed_forward_width
 from experiments.config import KNOWN
 from experiments.init import initialise
-from experiments.model import FEED_FORWARDS, Shape, Transformer, count_parameters, feed_forward_width, flops_per_token
+from experiments.model import Shape, Transformer, count_parameters, flops_per_token
 from experiments.norms import KINDS
 
 VOCAB, CONTEXT = 17, 11

@@ -17,7 +17,12 @@ every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
 
 def settings(name: str, weight_decay: float = DECAY, decay_embeddings: bool = False) -> DictConfig:
     values = {"name": name, "lr": LR, "weight_decay": weight_decay, "betas": list(BETAS), "eps": EPS}
-    return OmegaConf.create(values | {"momentum": MOMENTUM, "decay_embeddings": decay_embeddings})
+    return OmegaConf.create(values | {"momentum": MOMENTUM, "decay_embeddings": decay_embeddings, "frozen": []})
+
+
+def options(decay_embeddings: bool, frozen: tuple[str, ...] = ()) -> DictConfig:
+    values = {"weight_decay": DECAY, "decay_embeddings": decay_embeddings, "frozen": list(frozen)}
+    return OmegaConf.create(values)
 
 
 def transformer(tied: bool = False, ffn: str = "swiglu") -> Transformer:
@@ -28,7 +33,7 @@ def transformer(tied: bool = False, ffn: str = "swiglu") -> Transformer:
 
 def decayed_names(model: nn.Module, decay_embeddings: bool = False) -> set[str]:
     names = {id(p): name for name, p in model.named_parameters()}
-    groups = parameter_groups(model, DECAY, decay_embeddings)
+    groups = parameter_groups(model, options(decay_embeddings))
     return {names[id(p)] for group in groups if group["weight_decay"] for p in group["params"]}
 
 
@@ -40,7 +45,7 @@ def test_known_optimizers_are_the_table():
 @pytest.mark.parametrize("decay_embeddings", [False, True])
 def test_every_parameter_is_in_one_group_once(tied, decay_embeddings):
     model = transformer(tied)
-    grouped = [id(p) for group in parameter_groups(model, DECAY, decay_embeddings) for p in group["params"]]
+    grouped = [id(p) for group in parameter_groups(model, options(decay_embeddings)) for p in group["params"]]
     assert len(grouped) == len(set(grouped))
     assert set(grouped) == {id(p) for p in model.parameters()}
 
@@ -61,8 +66,26 @@ def test_a_tied_readout_counts_as_embedding():
     assert "wte.weight" in decayed_names(transformer(tied=True), decay_embeddings=True)
 
 
+@every_optimizer
+def test_frozen_parameters_stay_and_have_gradients(name):
+    model = transformer()
+    cfg = settings(name)
+    cfg.frozen = ["wte", "wpe"]
+    optimizer = make_optimizer(cfg, model)
+    before = {key: p.detach().clone() for key, p in model.named_parameters()}
+    for _ in range(2):
+        model(torch.randint(11, (3, 4))).square().mean().backward()
+        for group in optimizer.param_groups:
+            group["lr"] = LR * group["rate"]
+        optimizer.step()
+    same = {key for key, p in model.named_parameters() if torch.equal(p, before[key])}
+    assert {"wte.weight", "wpe.weight"} <= same
+    assert not any(key.endswith(("w1.weight", "wv.weight", "head.weight")) for key in same)
+    assert float(model.wte.weight.grad.norm()) > 0
+
+
 def test_a_model_without_matrices_has_one_group():
-    assert [group["weight_decay"] for group in parameter_groups(nn.LayerNorm(3), DECAY, False)] == [0.0]
+    assert [group["weight_decay"] for group in parameter_groups(nn.LayerNorm(3), options(False))] == [0.0]
 
 
 @every_optimizer

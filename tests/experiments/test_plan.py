@@ -35,6 +35,15 @@ def test_equal_jobs_are_one_run(tmp_path: Path) -> None:
     assert (len(jobs), dropped) == (2, 0)
 
 
+def test_a_config_stands_for_its_draws(tmp_path: Path) -> None:
+    cfg = config(*fake_runs.SMALL, f"results={tmp_path}", "study.draws=3", "seed=4", "+study.seeds={2: 6}")
+    jobs, dropped = collect([cfg])
+    assert [job.cfg.seed for job in jobs] == [4, 5]
+    assert dropped == 1
+    single = [config(*fake_runs.SMALL, f"results={tmp_path}", f"seed={seed}") for seed in (4, 5)]
+    assert [job.name for job in jobs] == [run_folder(one).name for one in single]
+
+
 def test_a_study_drops_seeds_beyond_its_limit_at_a_depth(tmp_path: Path) -> None:
     cfgs = [
         config(*fake_runs.SMALL, f"results={tmp_path}", "+study.seeds={2: 2}", f"model.depth={depth}", f"seed={seed}")

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from compose import config
+from omegaconf import OmegaConf
 from probed import make, measured
 from torch import Tensor
 
@@ -145,13 +146,19 @@ def test_nonfinite_entries_are_counted_where_they_are() -> None:
     assert first_nonfinite_layer({"nonfinite_stream": np.zeros(4), "nonfinite_grad": np.array([1, 5, 0])}) == 1
 
 
+def schedule(total: int, /, **probe: object) -> Schedule:
+    return Schedule(total, OmegaConf.create({"every": None, "per_decade": None, "steps": None} | probe))
+
+
 def test_schedule_always_has_the_first_and_the_last_step() -> None:
-    assert Schedule(10, None, None).steps == frozenset(range(10))
-    assert Schedule(10, 4, None).steps == {0, 4, 8, 9}
+    assert schedule(10).steps == frozenset(range(10))
+    assert schedule(10, every=4).steps == {0, 4, 8, 9}
     for steps in (1, 2, 7, 400):
-        log = Schedule(steps, None, 12).steps
+        log = schedule(steps, per_decade=12).steps
         assert {0, steps - 1} <= log <= set(range(steps))
-    gaps = np.diff(sorted(Schedule(1000, None, 10).steps))
+    assert schedule(10, steps=[3, 5, 70]).steps == {0, 3, 5, 9}
+    assert schedule(0).steps == {0}
+    gaps = np.diff(sorted(schedule(1000, per_decade=10).steps))
     assert gaps[0] == 1
     assert gaps.max() > 100
 
@@ -166,9 +173,12 @@ def test_schema_lists_what_the_probes_declare() -> None:
 
 
 def test_unknown_probe_lists_the_known() -> None:
-    with pytest.raises(ValueError, match=r"probe.names=entropy is not known; known are: attention, branch"):
+    with pytest.raises(
+        ValueError, match=r"probe.names=entropy is not known; known are: amplification, angle, attention, branch"
+    ):
         probes.find("entropy")
 
 
-def test_default_probes_are_all_probes() -> None:
-    assert set(config().probe.names) == set(probes.KNOWN)
+def test_default_probes_are_all_that_only_listen() -> None:
+    evaluating = {"amplification", "angle", "drift", "jacobian", "layer_drop"}
+    assert set(config().probe.names) == set(probes.KNOWN) - evaluating

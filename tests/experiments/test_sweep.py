@@ -16,7 +16,7 @@ from experiments.identity import run_folder
 from experiments.pool import THREADS, oom_kills
 from experiments.progress import clock, makespan
 from experiments.state import read_state
-from experiments.sweep import run_sweep
+from experiments.sweep import BATCH, run_sweep
 
 Output = pytest.CaptureFixture[str]
 
@@ -99,6 +99,28 @@ def test_a_broken_run_ends_no_other_and_is_redone_only_when_asked(
     assert fake_runs.sweep([config(*fake_runs.SMALL, f"results={tmp_path}", "sweep.retry=true")]) == 0
     assert states(cfgs) == ["complete"] * 3
     assert not (run_folder(cfgs[0]) / "traceback.txt").exists()
+
+
+def test_runs_without_training_share_a_process(tmp_path: Path) -> None:
+    cfgs = fake_runs.jobs(tmp_path, 7, "train.steps=0")
+    assert fake_runs.sweep(cfgs) == 0
+    pids = [read_state(run_folder(cfg)).record["manifest"]["pid"] for cfg in cfgs]
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [BATCH, 2]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "state"), [("fail", "failed"), ("die", "killed"), ("leave", "failed"), ("return", "failed")]
+)
+def test_a_run_that_breaks_ends_no_other_of_its_process(tmp_path: Path, behaviour: str, state: str) -> None:
+    cfgs = fake_runs.jobs(tmp_path, 5, "train.steps=0", "sweep.jobs=1")
+    behave(tmp_path, s1=behaviour, s3=behaviour)
+    assert fake_runs.sweep(cfgs) == 1
+    assert states(cfgs) == ["complete", state, "complete", state, "complete"]
+    behave(tmp_path)
+    for cfg in cfgs:
+        cfg.sweep.retry = True
+    assert fake_runs.sweep(cfgs) == 0
+    assert states(cfgs) == ["complete"] * 5
 
 
 def test_a_run_killed_for_memory_is_oom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         ("optim.name=lion", "known are: adamw, sgd, radam"),
         ("schedule=wsd", "inverse_sqrt"),
         ("schedule.name=wsd", "known are: constant, cosine"),
-        ("probe.names=[spectrum]", "probe.names=spectrum is not known; known are: attention"),
+        ("probe.names=[spectrum]", "probe.names=spectrum is not known; known are: amplification, angle, attention"),
         ("probe.names=[]", "probe.names is empty"),
         ("model.dpeth=3", "model.dpeth is no option; did you mean model.depth?"),
         ("+model.dpeth=3", "model.dpeth is no option; did you mean model.depth?"),
@@ -64,7 +64,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         ("results=", "results= is empty"),
         ("schedule.warmup=4", "schedule.warmup=4 is longer than train.steps=3"),
         ("train.batch=0", "train.batch=0 must be 1 or more"),
-        ("train.steps=0", "train.steps=0 must be 1 or more"),
+        ("train.steps=-1", "train.steps=-1 must be a finite number, 0 or more"),
         ("train.clip=0", "train.clip=0.0 must be above 0; use train.clip=null"),
         ("train.clip=-1", "train.clip=-1.0 must be above 0"),
         ("train.clip=nan", "train.clip=nan must be above 0"),
@@ -122,7 +122,7 @@ def test_results_folder_that_cannot_be_written_is_refused(refused, tmp_path: Pat
 
 
 def test_two_studies_in_one_sweep_are_refused(refused) -> None:
-    assert "two studies" in refused("-m", "study=init_xavier,depth_warmup")
+    assert "two studies" in refused("-m", "study=init_scaling,depth_warmup")
 
 
 def test_a_bad_job_stops_a_sweep_before_any_starts(refused) -> None:
