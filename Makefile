@@ -12,7 +12,7 @@ NORM    ?= pre
 INIT    ?= xavier
 DEPTHS  ?= 12,24,48,96
 
-INIT_STUDIES  = init_scaling xiong2020 cross_attention branch_jacobian amplification
+INIT_STUDIES  = init_scaling xiong2020 cross_attention branch_jacobian amplification rank_collapse
 comma  := ,
 empty  :=
 space  := $(empty) $(empty)

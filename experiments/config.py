@@ -27,7 +27,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "init.zero": ("wq", "wk", "wv", "wo", "w1", "w2", "wg"),
     "optim.name": ("adamw", "sgd", "radam"),
     "schedule.name": ("constant", "cosine", "linear", "inverse_sqrt"),
-    "train.precision": ("fp32", "bf16", "fp16"),
+    "train.precision": ("fp32", "bf16", "fp16", "fp64"),
     "device": ("auto", "cpu", "cuda", "mps"),
 }
 

@@ -21,7 +21,7 @@ from experiments.record import RunWriter
 from experiments.schedule import rate
 
 SMALLEST_SCALE = 1e-4  # a gradient scaler below it has collapsed (fairseq's --min-loss-scale)
-AUTOCAST = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a model in float32
 
 Report = Callable[[int, float, int], None]  # step, loss, tokens of the step
 
@@ -153,7 +153,7 @@ class Loop:
 
     def _autocast(self) -> AbstractContextManager[object]:
         precision = self.cfg.train.precision
-        return torch.autocast(self.device.type, AUTOCAST[precision], enabled=precision != "fp32")
+        return torch.autocast(self.device.type, AUTOCAST.get(precision), enabled=precision in AUTOCAST)
 
     def _clip(self, norm: float) -> float:
         """Scale the gradients down to the threshold; returns their norm afterwards. The threshold is of unscaled norms."""

@@ -75,7 +75,7 @@ def build(cfg: DictConfig, vocab: int, device: torch.device) -> Transformer:
     """The initialised model on its device."""
     model = Transformer(cfg.model, cfg.norm, Shape(vocab, cfg.train.context))
     initialise(model, cfg.init, cfg.seed)
-    return model.to(device)
+    return model.to(device, torch.float64 if cfg.train.precision == "fp64" else torch.float32)
 
 
 def find_device(name: str) -> torch.device:

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 from compose import config
+from omegaconf import OmegaConf
 
 from experiments.config import CONF, KNOWN, modules_in
+from experiments.identity import run_id
 from experiments.validation import validate
 
+FACTORS = sorted(str(path.relative_to(CONF / "factor").with_suffix("")) for path in (CONF / "factor").rglob("*.yaml"))
+STUDIES = {"init": "init_scaling", "collapse": "collapse", "deepnet": "deepnet_update"}  # folder of factors: its study
 REQUIRED = {"tokens": ["data.path=f", "data.vocab=9"], "text": ["data.path=f"]}  # what a data file leaves to the user
 CHOICES = sorted(
     (path.parent.name, path.stem) for group in ("norm", "init", "data", "optim", "schedule", "probe", "scale", "study")
@@ -53,3 +57,25 @@ def test_the_second_study_changes_the_initialisation_only() -> None:
     assert two.init.name == "xavier"
     two.init, two.study = one.init, one.study
     assert one == two
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_every_factor_composes_in_its_study_under_its_own_name(factor: str) -> None:
+    folder, _, name = factor.partition("/")
+    cfg = config(f"study={STUDIES[folder]}", f"factor={factor}")
+    validate(cfg)
+    assert cfg.study.factor == name
+
+
+@pytest.mark.parametrize("folder", STUDIES)
+def test_a_study_sweeps_all_of_its_factors(folder: str) -> None:
+    params = OmegaConf.load(CONF / "study" / f"{STUDIES[folder]}.yaml").hydra.sweeper.params
+    assert sorted(params.factor.split(",")) == [factor for factor in FACTORS if factor.startswith(f"{folder}/")]
+
+
+def test_a_factor_changes_the_science_and_the_base_does_not() -> None:
+    """Each factor of a study gives runs of its own; the base is the study as it stands, at Xavier."""
+    for folder in ("init", "collapse"):
+        ids = {f: run_id(config(f"study={STUDIES[folder]}", f"factor={f}")) for f in FACTORS if f.startswith(f"{folder}/")}
+        assert len(set(ids.values())) == len(ids)
+        assert ids[f"{folder}/base"] == run_id(config(f"study={STUDIES[folder]}", "init=xavier"))

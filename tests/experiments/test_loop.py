@@ -12,7 +12,7 @@ from compose import config
 
 from experiments.config import KNOWN
 from experiments.loop import AUTOCAST
-from experiments.run import run
+from experiments.run import build, run
 from experiments.validation import validate
 
 TINY = ("model.depth=2", "model.width=16", "model.n_head=2", "train.context=12", "data=random", "data.vocab=29", "scale=smoke")
@@ -133,8 +133,16 @@ def test_gpu_scale_composes_and_trains_two_steps_on_a_cpu(tmp_path: Path) -> Non
 
 
 def test_precisions_are_what_the_config_knows() -> None:
-    assert tuple(AUTOCAST) == KNOWN["train.precision"]
+    assert {*AUTOCAST, "fp32", "fp64"} == set(KNOWN["train.precision"])
     assert AUTOCAST["bf16"] == torch.bfloat16
+
+
+def test_float64_is_float64_throughout(tmp_path: Path) -> None:
+    model = build(config(*TINY, "train.precision=fp64"), 29, torch.device("cpu"))
+    assert {p.dtype for p in model.parameters()} == {torch.float64}
+    single, double = (trained(tmp_path / p, f"train.precision={p}", "train.steps=0") for p in ("fp32", "fp64"))
+    assert double[1]["loss"] == pytest.approx(single[1]["loss"], rel=1e-6)
+    np.testing.assert_allclose(double[2]["grad_stream"], single[2]["grad_stream"], rtol=1e-4)
 
 
 def test_no_steps_is_a_look_at_the_initialisation(tmp_path: Path) -> None:
