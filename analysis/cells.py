@@ -38,7 +38,8 @@ def configs(runs: pd.DataFrame) -> pd.DataFrame:
     for config, manifest in zip(runs["config"], runs["manifest"], strict=True):
         values = {key: value for key, value in flat(json.loads(config)).items() if _inside(key)}
         rows.append(values | {"data.sha256": json.loads(manifest).get("data", {}).get("sha256")})
-    return pd.DataFrame(rows, index=pd.Index(runs["run"]), dtype=object).map(lambda v: None if _missing(v) else v)
+    frame = pd.DataFrame(rows, index=pd.Index(runs["run"]), dtype=object)
+    return frame.where(~frame.map(_missing), None)
 
 
 def factor(runs: pd.DataFrame) -> pd.Series:

@@ -115,9 +115,9 @@ def table(study: Study, series: list[tuple[str, Laws]]) -> Table:
     for name in (*(["factor"] if varied else []), "series"):
         out.add_column(name, no_wrap=True)
     for quantity in QUANTITIES:
-        out.add_column(quantity.name, justify="right")
-    out.add_column("per block", justify="right")
-    out.add_column("fit over", justify="right")
+        out.add_column(quantity.name.replace(", ", ",\n").replace(" v", "\nv"), justify="right", no_wrap=True)
+    out.add_column("gradient\nper block", justify="right", no_wrap=True)
+    out.add_column("fitted\nover", justify="right", no_wrap=True)
     for name, found in series:
         numbers = [_number(found.exponent(quantity)) for quantity in QUANTITIES]
         over = f"L ≥ {found.start}" if found.start else "all L"

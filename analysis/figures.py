@@ -6,150 +6,30 @@ Each figure comes from one source: a study's own runs, or the reference.
 import argparse
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.figure import Figure
 from rich.console import Console
 
-from analysis import drawings, freshness, style, tables, training
-from analysis.cells import factor, told_apart
-from analysis.headline import headline
-from analysis.load import Study, load_reference, load_study
-from analysis.plan import newest_plan
-from analysis.schema import SchemaError, read_json
+from analysis import freshness, style
+from analysis.claims import evaluated
+from analysis.gallery import FIGURES, INIT, TRAINING, Entry, Ledger, of_users
+from analysis.ledger import CLAIMS
+from analysis.schema import SchemaError
+from analysis.store import Store
 from analysis.story import Story
 from analysis.style import FORMATS
 from analysis.summary import fitted_numbers, outcome_counts
 
-INIT = "init_scaling"
-SINGLE = "single"  # what experiments calls runs of no study
-TRAINING = {"depth_warmup": "", "depth_warmup_xavier": "_xavier"}  # study: ending of its figures' names
+__all__ = ["FIGURES", "INIT", "TRAINING", "Entry", "Store", "draw", "main", "terminal"]
+
 TABLE_WIDTH = 118  # characters
-BASE = "base"  # the factor of runs in which nothing is varied
 FEWEST = 3  # depths that a law is fitted to
-Stories = dict[str, Story]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A figure by name: `draw` takes the study `needs` and, if there is one, the study `wants` or None."""
-
-    name: str
-    draw: Callable[..., Figure]
-    needs: str
-    wants: str | None = None
-
-    def figure(self, stories: Stories) -> Figure:
-        """Draw it from the stories found."""
-        more = () if self.wants is None else (stories.get(self.wants),)
-        return self.draw(stories[self.needs], *more)
-
-
-def of_init(study: str, start: str = "", end: str = "") -> list[Entry]:
-    """Figures of a study that does not train."""
-    both = partial(drawings.profile, quantities=("grad_stream", "grad_rel"))
-    return [Entry(f"{start}profile{end}", both, study), Entry(f"{start}variance{end}", drawings.variance, study)]
-
-
-def of_training(study: str, end: str) -> list[Entry]:
-    """Figures of a study that trains; the headline has the init study beside it."""
-    return [
-        Entry("headline" + end, headline, study, INIT),
-        Entry("profile" + end, partial(drawings.profile, quantities=("grad_stream",)), study),
-        Entry("profile_relative" + end, partial(drawings.profile, quantities=("grad_rel",)), study),
-        Entry("variance" + end, drawings.variance, study),
-        Entry("loss" + end, training.loss, study),
-        Entry("outcome" + end, training.outcome, study),
-        Entry("heatmap" + end, training.heatmap, study),
-        Entry("collapse" + end, training.collapse, study),
-    ]
-
-
-FIGURES = {
-    entry.name: entry
-    for entries in (of_init(INIT, start="init_"), *(of_training(study, end) for study, end in TRAINING.items()))
-    for entry in entries
-}
-
-
-def of_users(results: Path, scale: str) -> dict[str, Entry]:
-    """Figures of the other studies that were swept at this scale, named after them."""
-    entries: list[Entry] = []
-    for folder in sorted(results.glob(f"runs/*/{scale}")):
-        study, plan = folder.parent.name, newest_plan(folder)
-        if plan is None or not plan.finished or study in (INIT, SINGLE, *TRAINING):
-            continue
-        run = read_json(folder / plan.finished[0] / "run.json", ("config",))
-        trains = run["config"]["train"]["steps"] > 1
-        entries += of_training(study, f"_{study}") if trains else of_init(study, end=f"_{study}")
-    return {entry.name: entry for entry in entries}
-
-
-class Store:
-    """The studies of a results folder, each read at most once from each of its sources."""
-
-    def __init__(self, results: Path, scale: str, *, partial: bool = False, reference: bool = False) -> None:
-        self.results, self.scale, self.partial, self.reference = results, scale, partial, reference
-        self._own: dict[str, Story | None] = {}
-        self._kept: dict[str, Story | None] = {}
-
-    def story(self, study: str) -> Story | None:
-        """A study from its own runs where they are done, else from the reference."""
-        if self.reference:
-            return self.kept(study)
-        if study not in self._own:
-            own = load_study(self.results, study, self.scale, partial=self.partial, columns=tables.DRAWN)
-            self._own[study] = _story(own)
-        return self._own[study]
-
-    def kept(self, study: str) -> Story | None:
-        """A study from the reference."""
-        if study not in self._kept:
-            self._kept[study] = _story(load_reference(self.results, study, self.scale, columns=tables.DRAWN))
-        return self._kept[study]
-
-    def why_not(self, study: str) -> str:
-        """Why a study has no tables."""
-        plan = newest_plan(self.results / "runs" / study / self.scale)
-        if plan is None:
-            return f"no runs at {self.scale}, and no reference"
-        return f"{plan}; finish it with make sweep, or with make sweep RETRY=1 where runs failed; and no reference"
-
-    def together(self, entry: Entry) -> tuple[Stories, str]:
-        """What an entry draws, all of one source, and a remark where that costs something."""
-        main = self.story(entry.needs)
-        if main is None:
-            return {}, ""
-        if entry.wants is None:
-            return {entry.needs: main}, ""
-        side = self.story(entry.wants)
-        if side is not None and side.study.source.kind == main.study.source.kind:
-            return {entry.needs: main, entry.wants: side}, ""
-        both = {study: self.kept(study) for study in (entry.needs, entry.wants)}
-        whole = {study: story for study, story in both.items() if story is not None}
-        if side is not None and len(whole) == 2:
-            return whole, f"from the reference, since {main.study.source.study} and {entry.wants} are not both run here"
-        return {
-            entry.needs: main
-        }, f"without the panels of {entry.wants}, which has no {main.study.source.kind} at {self.scale}"
-
-
-def _story(study: Study | None) -> Story | None:
-    """A study as its general figures show it: of one that varies factors, the base cell."""
-    if study is None:
-        return None
-    varied = factor(study.runs)
-    if (varied == BASE).any():
-        study = study.only(varied == BASE)
-    return Story(replace(study, runs=told_apart(study.runs)))
 
 
 @dataclass
 class Drawing:
-    """What was drawn: files, the stories they show, and the figures without data, by study."""
+    """What was drawn: files, the stories they show, and the figures without data, by the reason."""
 
     paths: list[Path]
     stories: dict[tuple[str, str], Story]
@@ -164,11 +44,12 @@ def draw(
     for entry in entries:
         name = entry.name
         stories, remark = store.together(entry)
-        if not stories:
-            drawing.skipped.setdefault(entry.needs, []).append(name)
+        rows = evaluated(store.results, store.scale, reference=store.reference) if isinstance(entry, Ledger) else []
+        if not stories and all(row.verdict.word == "not measured" for row in rows):
+            drawing.skipped.setdefault(f"{entry.needs}: {store.why_not(entry)}", []).append(name)
             continue
         with style.applied():
-            paths = style.save(entry.figure(stories), out / name, formats)
+            paths = style.save(entry.draw(rows) if rows else entry.figure(stories), out / name, formats)
         drawing.paths += paths
         drawing.stories |= {(story.study.source.kind, study): story for study, story in stories.items()}
         shown = " ".join([os.path.relpath(paths[0]), *(path.suffix for path in paths[1:])])
@@ -176,16 +57,16 @@ def draw(
     return drawing
 
 
-def tell(store: Store, drawing: Drawing, console: Console) -> None:
+def tell(drawing: Drawing, console: Console) -> None:
     """The source of every study drawn, what was left out, and the fitted numbers."""
     for story in drawing.stories.values():
-        console.print(str(story.study.source), soft_wrap=True, highlight=False)
-    for study, names in drawing.skipped.items():
-        console.print(f"{study}: {store.why_not(study)}; skipped: {', '.join(names)}", soft_wrap=True, highlight=False)
+        console.print(str(story.whole.source), soft_wrap=True, highlight=False)
+    for reason, names in drawing.skipped.items():
+        console.print(f"{reason}; skipped: {', '.join(names)}", soft_wrap=True, highlight=False)
     for story in drawing.stories.values():
         if story.trained:
             console.print(outcome_counts(story))
-        if len(story.depths) >= FEWEST:
+        if len(story.depths) >= FEWEST and {"grad_stream", "grad_rel"} <= {*story.study.layers}:
             console.print(fitted_numbers(story))
 
 
@@ -224,12 +105,15 @@ def main(argv: list[str] | None = None) -> int:
     out = (arguments.out or arguments.results / "figures") / arguments.scale
     try:
         entries = _asked(arguments)
-        now = freshness.digest(arguments.results, arguments.scale, {entry.needs for entry in entries})
+        studies = {study for entry in entries for study in entry.studies} | {
+            study for claim in CLAIMS for study in claim.studies
+        }
+        now = freshness.digest(arguments.results, arguments.scale, studies)
         if arguments.if_new and freshness.is_fresh(out, now):
             console.print(f"figures in {os.path.relpath(out)} are up to date", highlight=False, soft_wrap=True)
             return 0
         drawing = draw(store, out, entries, console)
-        tell(store, drawing, console)
+        tell(drawing, console)
         if not (arguments.only or arguments.partial) and drawing.paths:
             freshness.keep(out, now, {path.stem for path in drawing.paths})
     except SchemaError as error:

@@ -11,7 +11,7 @@ STAMP = ".drawn-from"  # beside the figures: the digest of what they show
 
 
 def digest(results: Path, scale: str, studies: Iterable[str]) -> str:
-    """SHA-256 over the newest plans and the states of their runs, the reference, and the code that draws."""
+    """SHA-256 over the newest plans and the states of their runs, the reference, the exact checks, and the code that draws."""
     found = hashlib.sha256()
     for study in sorted(set(studies)):
         folder = results / "runs" / study / scale
@@ -20,7 +20,9 @@ def digest(results: Path, scale: str, studies: Iterable[str]) -> str:
             found.update(f"{study} {run} {_stamp(folder / run / 'run.json')}\n".encode())
         for path in sorted((results / "reference" / study).glob("*.parquet")):
             found.update(f"{path.name} {_stamp(path)}\n".encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in (results / "exact.json", results / "reference" / "exact.json"):
+        found.update(f"{path.name} {_stamp(path)}\n".encode())
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         found.update(path.read_bytes())
     return found.hexdigest()
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from analysis import schema
 from analysis.plan import Plan, newest_plan
@@ -22,10 +23,14 @@ ORDER = ["variant", "depth", "warmup", "seed", "run"]
 
 @dataclass(frozen=True)
 class Columns:
-    """What to read of `steps` and `layers`: None = all, () = nothing. `step` (and `layer`) are always read."""
+    """What to read of `steps` and `layers`: None = all, () = nothing. `step` (and `layer`) are always read.
+
+    if_there : a column that some file lacks, being older than its probe, is left out of the table, not refused.
+    """
 
     steps: tuple[str, ...] | None = None
     layers: tuple[str, ...] | None = None
+    if_there: bool = False
 
 
 ALL = Columns()
@@ -105,8 +110,8 @@ def load_reference(
     return Study(
         _source(frame, "reference", 0, other),
         frame,
-        _shared(folder, "steps", columns.steps, frame["run"]),
-        _shared(folder, "layers", columns.layers, frame["run"]),
+        _shared(folder, "steps", _found([folder], "steps", columns), frame["run"]),
+        _shared(folder, "layers", _found([folder], "layers", columns), frame["run"]),
     )
 
 
@@ -114,8 +119,9 @@ def _from_runs(folder: Path, plan: Plan, columns: Columns) -> Study:
     names = plan.finished
     frame = run_table(folder, names).to_pandas().sort_values(ORDER, ignore_index=True)
     source = _source(frame, "runs", len(plan.states) - len(names), "" if plan.done else str(plan))
-    step_frame = _separate(folder, "steps", columns.steps, frame["run"])
-    layer_frame = _separate(folder, "layers", columns.layers, frame["run"])
+    folders = [folder / run for run in frame["run"]]
+    step_frame = _separate(folder, "steps", _found(folders, "steps", columns), frame["run"])
+    layer_frame = _separate(folder, "layers", _found(folders, "layers", columns), frame["run"])
     _check_whole(folder, frame, step_frame, layer_frame)
     return Study(source, frame, step_frame, layer_frame)
 
@@ -162,6 +168,18 @@ def _row(path: Path, name: str) -> dict[str, Any]:
 def _source(frame: pd.DataFrame, kind: Literal["runs", "reference"], left_out: int, other: str) -> Source:
     study, scale = str(frame["study"].iloc[0]), str(frame["scale"].iloc[0])
     return Source(study, scale, kind, len(frame), left_out, tuple(sorted(set(frame["commit"]))), other)
+
+
+def _found(folders: list[Path], table: str, columns: Columns) -> tuple[str, ...] | None:
+    """The columns to read of a table. A damaged file is left to whoever reads it whole."""
+    names: tuple[str, ...] | None = getattr(columns, table)
+    for path in (folder / f"{table}.parquet" for folder in folders if columns.if_there and names):
+        try:
+            present = set(pq.read_schema(path).names)
+        except (pa.ArrowException, OSError):
+            continue
+        names = tuple(name for name in names or () if name in present)
+    return names
 
 
 def _names(table: str, names: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -1,5 +1,6 @@
 """Marks on one Axes from one table. Nothing here reads or writes a file, or computes a statistic."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from analysis.cells import groups
 from analysis.style import GUIDE, LINES, Look, face
 
 Looks = dict[tuple[str, int], Look]
+ABOVE = 10  # points: height of a line of text over a panel
 HEAT = "viridis"  # colour map of the heat maps; it holds neither white nor grey
 GUIDES: tuple[tuple[float, Any, str], ...] = (
     (0.0, "-", r"$O(1)$"),
@@ -162,12 +164,18 @@ def level(ax: Axes, y: float, text: str) -> None:
                     ha="right", va="bottom", fontsize=7.5, color="#666666")  # fmt: skip
 
 
-def not_shown(ax: Axes, values: pd.Series) -> None:
+def not_shown(ax: Axes, values: pd.Series, why: str = "0 or not finite") -> None:
     """Says at the bottom left how many of the values a logarithmic axis cannot show."""
     hidden = int((~(values.gt(0) & values.lt(np.inf))).sum())
     if hidden:
-        text = f"{hidden} of {len(values)} values 0 or not finite"
+        text = f"{hidden} of {len(values)} values {why}"
         ax.text(0.02, 0.02, text, transform=ax.transAxes, fontsize=7, style="italic", color="#555555", va="bottom")
+
+
+def above(ax: Axes, text: str, color: str, line: int) -> None:
+    """A line of small text over the panel, counted from it."""
+    ax.annotate(text, (0, 1), xycoords="axes fraction", xytext=(0, 3 + ABOVE * line), textcoords="offset points", color=color,
+                fontsize=7.5, va="bottom", ha="left")  # fmt: skip
 
 
 def apart(table: pd.DataFrame, looks: Looks) -> pd.DataFrame:
@@ -203,15 +211,21 @@ def lost(ax: Axes, table: pd.DataFrame, looks: Looks) -> None:
             y -= 0.09
 
 
-def by_depth(ax: Axes, single: pd.DataFrame, mean: pd.DataFrame, x: str, colors: dict[int, Any]) -> None:
-    """Lines over the steps, colour by depth, line style by outcome; diverged runs singly, since they have no mean."""
-    for (depth, outcome), group in groups(single, ["depth", "outcome"]):
+def by_value(ax: Axes, single: pd.DataFrame, mean: pd.DataFrame, axes: tuple[str, str], colors: Mapping[Any, Any]) -> None:
+    """Lines of single runs and of means over seeds, line style by outcome; diverged runs singly, since they have no mean.
+
+    axes : the columns that give x and the colour. An interval is a band; where `mean` has none it is not drawn.
+    """
+    x, by = axes
+    for (value, outcome), group in groups(single, [by, "outcome"]):
         own = outcome == "diverged"
         xs, ys = _broken(group, x)
         style = {"linewidth": 1.2, "alpha": 1.0, "linestyle": LINES[outcome]} if own else {"linewidth": 0.6, "alpha": 0.3}
-        ax.plot(xs + 1, ys, color=colors[depth], zorder=1.5, **style)
-    for (depth, outcome), group in groups(mean, ["depth", "outcome"]):
-        at = group[x].to_numpy(float) + 1
-        ax.plot(at, group["estimate"], color=colors[depth], linestyle=LINES[outcome], zorder=3)
-        ax.fill_between(at, group["low"].to_numpy(float), group["high"].to_numpy(float), color=colors[depth], alpha=0.15,
-                        linewidth=0, zorder=2)  # fmt: skip
+        ax.plot(xs, ys, color=colors[value], zorder=1.5, **style)
+    for (value, outcome), group in groups(mean, [by, "outcome"]):
+        at = group[x].to_numpy(float)
+        marker = "o" if x == "depth" else ""
+        ax.plot(at, group["estimate"], marker=marker, color=colors[value], linestyle=LINES[outcome], markersize=4, zorder=3)
+        if "low" in group:
+            ax.fill_between(at, group["low"].to_numpy(float), group["high"].to_numpy(float), color=colors[value], alpha=0.15,
+                            linewidth=0, zorder=2)  # fmt: skip

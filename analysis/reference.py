@@ -1,6 +1,7 @@
 """Writes the committed reference from finished runs: ``python -m analysis.reference`` (make reference).
 
-All seeds and all recorded steps, the columns that figures read. The figures beside it are drawn from these tables.
+All seeds and all recorded steps, the columns that figures and claims read. The ledger and the figures beside it are made from
+these tables.
 """
 
 import argparse
@@ -13,14 +14,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from analysis import figures, schema
-from analysis.load import load_study, run_table
+from analysis import claims, figures, gallery, schema
+from analysis.evidence.sources import EXACT
+from analysis.ledger import CLAIMS
+from analysis.load import Columns, load_study, run_table
 from analysis.plan import Plan, newest_plan
 from analysis.schema import SchemaError, read_table
-from analysis.tables import DRAWN
 
 SCALE = "laptop"  # the one scale that has a reference
-STUDIES = (figures.INIT, *figures.TRAINING)
+DRAWN = {study for entry in gallery.FIGURES.values() for study in entry.studies}
+JUDGED = {study for claim in CLAIMS for study in claim.studies} - {EXACT}
+STUDIES = tuple(sorted(DRAWN | JUDGED))
+
+
+def kept(study: str) -> Columns:
+    """The columns of a study that a figure or a claim reads."""
+    drawn, judged = gallery.columns(study) if study in DRAWN else Columns((), ()), claims.needed(study)
+    steps, layers = (
+        tuple(name for name in schema.columns(table) if name in {*(one or ()), *(other or ())} - {"step", "layer"})
+        for table, one, other in (("steps", drawn.steps, judged.steps), ("layers", drawn.layers, judged.layers))
+    )
+    return Columns(steps, layers)
 
 
 def write_reference(results: Path, study: str, scale: str = SCALE) -> Path:
@@ -34,12 +48,13 @@ def write_reference(results: Path, study: str, scale: str = SCALE) -> Path:
     plan = newest_plan(source)
     if plan is None or not plan.done:
         raise SchemaError(f"{source}: {plan or 'no plan'}; finish it first: make sweep STUDY={study}")
-    load_study(results, study, scale, columns=DRAWN)  # raises where a run is not whole
+    columns = kept(study)
+    load_study(results, study, scale, columns=columns)  # raises where a run is not whole
     folder = results / "reference" / study
     folder.mkdir(parents=True, exist_ok=True)
     _write(run_table(source, sorted(plan.finished)), folder / "runs.parquet")
-    _write(_joined(source, plan, "steps", ("step", *(DRAWN.steps or ()))), folder / "steps.parquet")
-    _write(_joined(source, plan, "layers", ("step", "layer", *(DRAWN.layers or ()))), folder / "layers.parquet")
+    _write(_joined(source, plan, "steps", ("step", *(columns.steps or ()))), folder / "steps.parquet")
+    _write(_joined(source, plan, "layers", ("step", "layer", *(columns.layers or ()))), folder / "layers.parquet")
     return folder
 
 
@@ -72,6 +87,16 @@ def _write(table: pa.Table, path: Path) -> None:
         raise
 
 
+def keep_checks(results: Path) -> list[Path]:
+    """Copy the exact checks, where they were made here, beside the tables."""
+    source, target = results / "exact.json", results / "reference" / "exact.json"
+    if not source.exists():
+        return []
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(source.read_bytes())
+    return [target]
+
+
 def draw_reference(results: Path, console: Console) -> list[Path]:
     """Draw the pictures of results/reference/figures from the tables beside them."""
     store = figures.Store(results, SCALE, reference=True)
@@ -92,12 +117,15 @@ def main(argv: list[str] | None = None) -> int:
             folder = write_reference(arguments.results, study)
             size = sum(path.stat().st_size for path in folder.glob("*.parquet")) / 1e6
             console.print(f"{os.path.relpath(folder)}: {size:.2f} MB", soft_wrap=True)
+        for path in keep_checks(arguments.results):
+            console.print(os.path.relpath(path), soft_wrap=True)
     except SchemaError as error:
         errors.print(f"error: {error}", soft_wrap=True, markup=False)
         return 1
     if not studies:
         errors.print(f"error: no study of {arguments.results} is done at {SCALE}; run: make sweep", soft_wrap=True)
         return 1
+    claims.write(arguments.results / "reference", claims.evaluated(arguments.results, SCALE, reference=True))
     draw_reference(arguments.results, console)
     return 0
 

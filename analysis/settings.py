@@ -27,6 +27,26 @@ def init_name(runs: pd.DataFrame) -> str:
     return name.replace("std²", f"{_each(config, 'init.std')}²")
 
 
+def changed(runs: pd.DataFrame, base: pd.DataFrame) -> str:
+    """The keys of the config, but for depth, in which runs are unlike those of `base`, with the values here."""
+    here, there = configs(runs), configs(base)
+    every = sorted({*here, *there} - {"model.depth", "data.sha256"})
+    keys = [key for key in every if _values(here, key) != _values(there, key)]
+    replaced = {key.rpartition(".")[0] for key in keys if key.endswith(".name")}  # another optimizer has no such option
+    keys = [key for key in keys if _values(here, key) != [None] or key.rpartition(".")[0] not in replaced]
+    return ", ".join(f"{_short(key)}={'/'.join(_listed(value) for value in _values(here, key))}" for key in keys)
+
+
+def _short(key: str) -> str:
+    """The last part of a dotted key, or the one before where that is `name`."""
+    *groups, last = key.split(".")
+    return groups[-1] if last == "name" and groups else last
+
+
+def _listed(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, tuple) else _word(value, {})
+
+
 def _init(config: pd.DataFrame) -> str:
     name = _each(config, "init.name", INITS).replace("std²", f"{_each(config, 'init.std')}²")
     std = _values(config, "init.embedding_std")

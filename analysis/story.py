@@ -1,25 +1,51 @@
 """A study with everything that its figures share: outcomes, moments, looks, fits, and the notes under every figure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pandas as pd
 from matplotlib.lines import Line2D
 
 from analysis import tables
-from analysis.cells import check_cells
-from analysis.load import Study
-from analysis.settings import setting
+from analysis.cells import check_cells, factor, told_apart
+from analysis.load import Source, Study
+from analysis.settings import changed, setting
+from analysis.stats import BOOTSTRAP_FROM
 from analysis.style import Look, key, looks, outcome_key
 
 SHOWN = 5  # depths beside each other in a row of panels
+BASE = "base"  # the factor of runs in which nothing is varied
 
 
 @dataclass(frozen=True)
 class Story:
-    """A study with what every figure of it needs."""
+    """A study with what every figure of it needs; of one that varies factors its base cell, and beside it the `whole`."""
 
     study: Study
+    whole: Study
+
+    @classmethod
+    def of(cls, whole: Study) -> "Story":
+        """Of a study that varies nothing all runs."""
+        study = whole.only(varied == BASE) if ((varied := factor(whole.runs)) == BASE).any() else whole
+        return cls(_series(study), whole)
+
+    @cached_property
+    def factors(self) -> tuple[str, ...]:
+        """What the study varies, the base first; empty where it varies nothing."""
+        return tuple(sorted(set(factor(self.whole.runs)) - {""}, key=lambda name: (name != BASE, name)))
+
+    def part(self, *names: str) -> "Story | None":
+        """The runs of these factors together, or None where there are none."""
+        kept = factor(self.whole.runs).isin(names)
+        return Story(_series(self.whole.only(kept)), self.whole) if kept.any() else None
+
+    @cached_property
+    def changes(self) -> dict[str, str]:
+        """Per factor that is not the base what differs from it: keys of the config with their values."""
+        varied = factor(self.whole.runs)
+        base = self.whole.runs[varied == BASE]
+        return {name: changed(self.whole.runs[varied == name], base) for name in self.factors if name != BASE}
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -58,13 +84,26 @@ class Story:
 
     @property
     def note(self) -> str:
-        source = self.study.source
-        return f"{source.study} ({source.scale}, {source.runs} runs, {source.origin}): {setting(self.runs)}."
+        return f"{_told(self.study.source)}: {setting(self.runs)}."
+
+    def factors_note(self, *names: str) -> str:
+        """Of the whole study: the setting of the base, and what these factors have instead."""
+        found = [f"{name} has {self.changes[name]}" for name in names if name in self.changes]
+        lead = f"{_told(self.whole.source)}" + (f", {BASE}" if found else "")
+        return f"{lead}: {setting(self.runs)}." + (f" Against it {'; '.join(found)}." if found else "")
 
     def keys(self) -> list[Line2D]:
         """Legend entries of the series and of the outcomes that occur."""
         met = [name for name in tables.OUTCOMES if name != "init" and (self.runs["outcome"] == name).any()]
         return [key(look) for look in self.looks.values()] + [outcome_key(name) for name in met]
+
+
+def _told(source: Source) -> str:
+    return f"{source.study} ({source.scale}, {source.runs} runs, {source.origin})"
+
+
+def _series(study: Study) -> Study:
+    return replace(study, runs=told_apart(study.runs))
 
 
 def moment_title(moment: tables.Moment) -> str:
@@ -75,6 +114,6 @@ def moment_title(moment: tables.Moment) -> str:
 def averages(story: Story, mark: str, log: bool) -> str:
     """How seeds are averaged, for the notes."""
     mean = "geometric mean" if log else "mean"
-    few = "95 % Student-t interval" if story.runs.groupby(tables.CELL).size().max() < 10 else "95 % interval"
+    few = "95 % Student-t interval" if story.runs.groupby(tables.CELL).size().max() < BOOTSTRAP_FROM else "95 % interval"
     alone = " (none where there is one seed)" if story.runs.groupby(tables.CELL).size().min() < 2 else ""
     return f"Lines: {mean} over the seeds of one outcome; {mark}: its {few}{alone}; faint: single seeds."

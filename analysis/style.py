@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "
 GUIDE = "#9a9a9a"
 MARKERS = ("o", "^", "s", "D", "v", "P")  # by warmup: none first
 TINT = 0.45  # share of white in the colour of runs with warmup
+PALEST = 0.7  # share that no tint reaches where there are many
 FILLS = {"trained": "full", "init": "full", "stuck": "none", "unfinished": "left", "diverged": "none"}
 LINES: dict[str, Any] = {
     "trained": "-", "init": "-", "stuck": (0, (4, 1.5)), "unfinished": (0, (1, 1.2)), "diverged": (0, (5, 1, 1, 1)),
@@ -78,7 +79,21 @@ def looks(runs: pd.DataFrame) -> dict[tuple[str, int], Look]:
             index = warmups.index(warmup)
             label = f"{name}, {warmup_words(int(warmup))}" if trained else str(name)
             tone = color if index == 0 else tinted(color)
-            out[str(variant), int(warmup)] = Look(label, tone, _linestyle(row["linestyle"]), MARKERS[index % len(MARKERS)])
+            out[str(variant), int(warmup)] = Look(label, tone, linestyle(row["linestyle"]), MARKERS[index % len(MARKERS)])
+    return out
+
+
+def siblings(runs: pd.DataFrame) -> dict[tuple[str, int], Look]:
+    """Looks for a study in which every variant was swept over one more key: a variant keeps its colour and line style, and its
+    values differ in tint and marker. Labels as of `looks`."""
+    out: dict[tuple[str, int], Look] = {}
+    found = looks(runs)
+    for _, group in groups(runs, ["color"]):
+        names = sorted({*zip(group["variant"], group["warmup"], strict=True)})
+        color = to_hex(group["color"].iloc[0])
+        for index, name in enumerate(names):
+            tint = tinted(color, PALEST * index / len(names))
+            out[name] = replace(found[name], color=tint, marker=MARKERS[index % len(MARKERS)])
     return out
 
 
@@ -86,9 +101,9 @@ def warmup_words(warmup: int) -> str:
     return f"warmup {warmup}" if warmup else "no warmup"
 
 
-def tinted(color: str) -> str:
-    """The colour mixed with white."""
-    red, green, blue = (part * (1 - TINT) + TINT for part in to_rgb(color))
+def tinted(color: str, share: float = TINT) -> str:
+    """The colour mixed with this share of white."""
+    red, green, blue = (part * (1 - share) + share for part in to_rgb(color))
     return to_hex((red, green, blue))
 
 
@@ -127,5 +142,5 @@ def save(figure: Figure, stem: Path, formats: tuple[str, ...] = tuple(FORMATS)) 
     return paths
 
 
-def _linestyle(text: str) -> Any:
+def linestyle(text: str) -> Any:
     return ast.literal_eval(text) if text.startswith("(") else text

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from analysis import tables
 from analysis.cells import groups
+from analysis.laws import Estimate
 from analysis.story import Story
 
 SHORT = {("grad_stream", "first"): "first point", ("grad_stream", "last"): "last point", ("grad_rel", "first"): "first / last"}
@@ -80,3 +81,11 @@ def exponent_text(fit: pd.Series, suffix: str) -> str:
         return "-"
     number = f"{exponent:+.2f}".replace("-", "−") + ("" if fit["lawful" + suffix] else "*")
     return f"{number} ± {(high - low) / 2:.2f}" if np.isfinite(low) else f"{number} (1 seed)"
+
+
+def estimate_text(found: Estimate) -> str:
+    """'−0.50 ± 0.04', * where points stray from the law by more than a factor of STRAY; or why there is no number."""
+    if found.interval is None:
+        return found.reason
+    star = "*" if found.stray > tables.STRAY else ""
+    return f"{found.interval.estimate:+.2f}".replace("-", "−") + f"{star} ± {found.interval.half:.2f}"

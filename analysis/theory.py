@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.gains import INCOHERENT, Averaging, Branch, CausalMean, Coherence, Gain, TypicalToken, block
-from analysis.moments import Values
-from analysis.weights import UncoveredError, kinds
+from analysis.meanfield.gains import INCOHERENT, Averaging, Branch, CausalMean, Coherence, Gain, TypicalToken, block
+from analysis.meanfield.moments import Values
+from analysis.meanfield.weights import UncoveredError, kinds
 
 Pull = Callable[[Values], Values]  # covariance of the gradient after a branch -> before it, [T, T]
 Join = Callable[[Values, Branch, float], tuple[Values, Pull]]  # stream, branch, eps -> stream after the branch, pull

@@ -44,3 +44,14 @@ def test_a_figure_that_is_gone_is_drawn(drawn, tmp_path: Path) -> None:
     (tmp_path / "figures" / "smoke" / "outcome.svg").unlink()
     assert drawn("--if-new")
     assert (tmp_path / "figures" / "smoke" / "outcome.svg").exists()
+
+
+def test_the_ledgers_picture_is_drawn_again_for_another_study_or_other_exact_checks(drawn, tmp_path: Path) -> None:
+    assert drawn("--if-new")
+    (tmp_path / "exact.json").write_text("{}")
+    assert drawn("--if-new")
+    assert not drawn("--if-new")
+    other = tmp_path / "reference" / "final_norm"
+    other.mkdir(parents=True)
+    (other / "runs.parquet").write_bytes(b"")
+    assert drawn("--if-new")

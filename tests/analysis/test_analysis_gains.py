@@ -7,9 +7,9 @@ import pytest
 from scipy.special import expit, ndtr
 from synthetic_store import Run
 
-from analysis.gains import CausalMean, Coherence, TypicalToken, block
+from analysis.meanfield.gains import CausalMean, Coherence, TypicalToken, block
+from analysis.meanfield.weights import UncoveredError, weights
 from analysis.theory import branch_gains
-from analysis.weights import UncoveredError, weights
 
 
 def config(init: str = "xavier", **override: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import dblquad, quad
 from scipy.stats import multivariate_normal, norm
 
-from analysis.moments import SMOOTH, pair_moments
+from analysis.meanfield.moments import SMOOTH, pair_moments
 
 # By definition: GELU is x times the normal distribution's function, SiLU x times the logistic one.
 DEFINITION = {

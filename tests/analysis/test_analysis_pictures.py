@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from matplotlib.axes import Axes
+from inspected import axes_of, words
 from matplotlib.figure import Figure
 from synthetic_store import Run, write_parquet, write_study
 from synthetic_studies import SMOKE, init_runs, smoke, training_runs
@@ -17,7 +17,7 @@ from analysis import figures, plots, style
 from analysis.laws import exponent
 from analysis.summary import exponent_text
 
-NAMES = [name for name in figures.FIGURES if not name.endswith("_xavier")]
+NAMES = [name for name, entry in figures.FIGURES.items() if entry.needs in ("init_scaling", "depth_warmup")]
 
 
 def drawn(results: Path, name: str) -> Figure:
@@ -26,15 +26,6 @@ def drawn(results: Path, name: str) -> Figure:
     stories, _ = store.together(figures.FIGURES[name])
     with style.applied():
         return figures.FIGURES[name].figure(stories)
-
-
-def axes_of(figure: Figure) -> list[Axes]:
-    return [ax for part in figure.subfigs for ax in part.axes]
-
-
-def words(figure: Figure) -> str:
-    """All text in a figure."""
-    return "\n".join(text.get_text() for text in figure.findobj(mpl.text.Text))
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 from random_network import measured
 from synthetic_store import Run
 
-from analysis.gains import Coherence
+from analysis.meanfield.gains import Coherence
+from analysis.meanfield.weights import UncoveredError
 from analysis.theory import branch_gains, data_coherence, predict, predict_mixing, relative_error
-from analysis.weights import UncoveredError
 
 FFN = ["ffn"]
 # One head without W_O, W_Q = W_K = 0, d_ff = d, ReLU (Xiong et al. 2020, section 3.2).

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis import plots, tables
-from analysis.drawings import NORM, column_titles
+from analysis.drawings.layers import NORM, column_titles
 from analysis.layout import Page
 from analysis.story import Story, averages
 from analysis.style import depth_colors, outcome_key, warmup_words
@@ -126,7 +126,8 @@ def collapse(story: Story) -> Figure:
         mean = tables.across_seeds(table, "step", log=name != "token_cosine")
         for ax, (series, look) in zip(column, story.looks.items(), strict=True):
             mine = [f[(f["variant"] == series[0]) & (f["warmup"] == series[1])] for f in (table, mean)]
-            plots.by_depth(ax, mine[0], mine[1], "step", colors)
+            single, average = (frame.assign(step=frame["step"] + 1) for frame in mine)  # as on plots.step_axis
+            plots.by_value(ax, single, average, ("step", "depth"), colors)
             ax.set_ylabel(f"{look.label}\n{label}" if name == "grad_stream" else label)
             plots.step_axis(ax, 0.9, end * 1.1)
             if name != "token_cosine":

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis import plots, tables
-from analysis.drawings import NORM, RELATIVE
+from analysis.drawings.layers import NORM, RELATIVE
 from analysis.layout import Page
 from analysis.settings import init_name, joined
 from analysis.story import Story, averages, moment_title

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from analysis.moments import KNOWN, Values, pair_moments
-from analysis.weights import UncoveredError, Weights, kinds, weights
+from analysis.meanfield.moments import KNOWN, Values, pair_moments
+from analysis.meanfield.weights import UncoveredError, Weights, kinds, weights
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.moments import Values
+from analysis.meanfield.moments import Values
 
 BRANCHES = ["attn", "ffn"]  # of a block, where a config does not say
 RESIDUAL_OUT = ("wo", "w2")  # what writes to the stream, and what gpt2_scaled scales

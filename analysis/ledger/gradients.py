@@ -1,0 +1,239 @@
+"""Claims on how gradients depend on depth: C1, C2, C3, C26."""
+
+from typing import Any
+
+from analysis.evidence.curves import Curve, rate
+from analysis.evidence.measures import FEWEST_DEPTHS, Apart, DepthLaw, Exponent, LayerLaw, Mean
+from analysis.evidence.quantities import Point
+from analysis.evidence.record import LAST, AtLeast
+from analysis.evidence.verdicts import Above, Law, Near
+from analysis.ledger.entry import Claim, Test, law, theorem
+
+STREAM = "norm of ∂loss/∂x_l"
+RELATIVE = "relative norm of ∂loss/∂x_l: times √Var(x_l), over the same at point L"
+W2 = "norm of the gradient of W_2 of the last block"
+IN_DEPTH, PER_BLOCK = "exponent in L", "ln per block"
+XAVIER = {"factor": "base", "init.name": "xavier"}
+POST, PRE = XAVIER | {"norm": "post"}, XAVIER | {"norm": "pre"}
+WARM, COLD = {"warmup": AtLeast(1)}, {"warmup": 0}
+COLLAPSE = POST | COLD
+WARMED = {"norm": "post", "factor": "warmup", "init.name": "xavier"} | WARM
+XIONG = "Xiong et al. 2020, arXiv:2002.04745"
+
+
+def at_point(place: str, norm: dict[str, Any], value: float) -> Test:
+    """The exponent of the stream's gradient at initialisation."""
+    return Test(
+        when=f"at initialisation, {place} stream point",
+        study="init_scaling", where=norm, quantity=STREAM, unit=IN_DEPTH, prediction=f"L^{value:g}",
+        measure=Exponent(Point("grad_stream", place)), rule=law(value), figure="exponents",
+    )  # fmt: skip
+
+
+C1 = Claim(
+    "C1",
+    "Under Pre-LN the gradient with respect to any point of the residual stream is O(1), whatever the depth.",
+    f"popular reading of {XIONG}, Theorem 1",
+    (
+        at_point("first", PRE, 0),
+        at_point("middle", PRE, 0),
+        at_point("last", PRE, 0),
+        Test(
+            when="at the end of training without warmup, first stream point",
+            study="depth_warmup", where={"norm": "pre", "outcome": "trained"} | COLD, quantity=STREAM, unit=IN_DEPTH,
+            prediction="L^0", measure=Exponent(Point("grad_stream", "first", LAST)), rule=law(0), figure="headline",
+        ),
+    ),
+)  # fmt: skip
+
+C2A = Claim(
+    "C2a",
+    "Under Post-LN the gradient is O(1/L).",
+    "popular account; in no paper we know",
+    (
+        at_point("first", POST, -1),
+        Test(
+            when="at initialisation, first stream point, relative", study="init_scaling", where=POST, quantity=RELATIVE,
+            unit=IN_DEPTH, prediction="L^-1", measure=Exponent(Point("grad_rel", "first")), rule=law(-1), figure="exponents",
+        ),
+        Test(
+            when="at initialisation, W_2 of the last block", study="init_scaling", where=POST, quantity=W2, unit=IN_DEPTH,
+            prediction="L^-1", measure=Exponent(Point("grad_w2", "last block")), rule=law(-1), figure="exponents",
+        ),
+        Test(
+            when="at step 40 without warmup, first stream point", study="collapse", where=COLLAPSE, quantity=STREAM,
+            unit=IN_DEPTH, prediction="L^-1", measure=Exponent(Point("grad_stream", "first", 40)), rule=law(-1),
+            figure="collapse_profile",
+        ),
+        Test(
+            when="at step 40 without warmup, first stream point, relative", study="collapse", where=COLLAPSE,
+            quantity=RELATIVE, unit=IN_DEPTH, prediction="L^-1", measure=Exponent(Point("grad_rel", "first", 40)),
+            rule=law(-1), figure="collapse_profile",
+        ),
+        Test(
+            when="at the end of training with warmup, first stream point (runs that trained)", study="depth_warmup",
+            where={"norm": "post", "outcome": "trained"} | WARM, quantity=STREAM, unit="exponent in L, L ≥ 6",
+            prediction="L^-1", measure=Exponent(Point("grad_stream", "first", LAST), from_depth=6), rule=law(-1),
+            figure="headline",
+        ),
+    ),
+)  # fmt: skip
+
+
+def _profile(study: str, where: dict[str, Any]) -> str:
+    """The figure that shows the gradient over the layers, or its rate, in these runs."""
+    if study == "collapse" and where == COLLAPSE:
+        return "collapse_profile"
+    return "init_profile" if study == "init_scaling" else "rate"
+
+
+def exponential(when: str, study: str, where: dict[str, Any], step: int = 0, *, whole: bool = False) -> tuple[Test, ...]:
+    """The gradient inside the deepest network; with `whole` also at the first point over depths, and the relative one."""
+    tests = []
+    for column, words in (("grad_stream", STREAM), ("grad_rel", RELATIVE))[: 1 + whole]:
+        name = when + (", relative" if column == "grad_rel" else "")
+        inside = Test(
+            when=f"{name}, from block to block", study=study, where=where,
+            quantity=f"{words}, against blocks crossed from the end", unit=PER_BLOCK,
+            prediction="falls exponentially", measure=LayerLaw(Curve(column, step=step)),
+            rule=Law("exponential", -1), figure=_profile(study, where),
+        )  # fmt: skip
+        over = Test(
+            when=f"{name}, first point over L", study=study, where={key: v for key, v in where.items() if key != "depth"},
+            quantity=words, unit=PER_BLOCK, prediction="falls exponentially", measure=DepthLaw(Point(column, "first", step)),
+            rule=Law("exponential", -1), figure="exponents" if step == 0 else "collapse_profile",
+        )  # fmt: skip
+        tests += [inside, over] if whole else [inside]
+    return tuple(tests)
+
+
+C2B = Claim(
+    "C2b",
+    "Under Post-LN the gradient vanishes exponentially with depth.",
+    f"popular account; the factor (2/3)^((L-l)/2) of {XIONG}, appendix F",
+    (
+        *exponential("at initialisation", "init_scaling", POST | {"depth": 96}, whole=True),
+        *exponential("at step 40 without warmup", "collapse", COLLAPSE, 40, whole=True),
+        *exponential("at step 40 with warmup", "collapse", WARMED, 40),
+        *(
+            test
+            for step in (2, 5, 10, 20)
+            for test in exponential(f"at step {step} without warmup", "collapse", COLLAPSE, step)
+        ),
+        *exponential("at step 45 with warmup, an equal sum of rates", "collapse", WARMED, 45),
+        *(
+            test
+            for factor, words in (("eps", "Adam's ε 1e-16"), ("radam", "RAdam"), ("sgd", "SGD"), ("fp64", "float64"))
+            for test in exponential(f"at step 40 without warmup, {words}", "collapse",
+                                    {"norm": "post", "factor": factor} | COLD, 40)
+        ),
+        *(
+            test
+            for width in (64, 128, 256)
+            for test in exponential(f"at step 40 without warmup, {width} features, L = 24", "width",
+                                    {"norm": "post", "model.width": width, "init.name": "xavier"} | COLD, 40)
+        ),
+    ),
+)  # fmt: skip
+
+
+LESS_STEEP = 0.05  # per block, a fifth of the rate at which the gradient falls there: a change that explains something
+
+
+def intervention(when: str, factor: str) -> Test:
+    return Test(
+        when=when, study="collapse", where={"norm": "post", "factor": (factor, "base"), "depth": 48} | COLD,
+        quantity=f"rate per block of the {STREAM} at step 40, minus that without the change", unit=PER_BLOCK,
+        prediction="the gradient falls less steeply", measure=Apart(rate("grad_stream", 40), "factor", factor, "base"),
+        rule=Above(LESS_STEEP), figure="rate",
+    )  # fmt: skip
+
+
+C2C = Claim(
+    "C2c",
+    "Post-LN's gradient collapses in the first steps because attention aligns the tokens.",
+    "Noci et al. 2022, arXiv:2206.03126, on rank collapse at initialisation; carried over to training here",
+    (
+        intervention("attention is removed", "ffn_only"),
+        intervention("attention is sharper, W_Q and W_K three times as large", "qk_gain"),
+    ),
+)
+C2D = Claim(
+    "C2d",
+    "Post-LN's gradient collapses in the first steps because the embeddings are trained.",
+    "our own question",
+    (intervention("the embeddings are frozen", "frozen"),),
+)
+
+
+def last_w2(when: str, study: str, where: dict[str, Any], rule: Near) -> Test:
+    few = study == "init_width768"  # three depths fit into memory and time
+    return Test(
+        when=when, study=study, where=where, quantity=W2, unit=f"{IN_DEPTH}, 3 depths" if few else IN_DEPTH,
+        prediction=f"L^{rule.value:g}", measure=Exponent(Point("grad_w2", "last block"), fewest=3 if few else FEWEST_DEPTHS),
+        rule=rule, figure="exponents" if study in ("init_scaling", "xiong2020") else "claims",
+    )  # fmt: skip
+
+
+C3A = Claim(
+    "C3a",
+    "Xiong et al. proved that Post-LN's gradient falls as 1/L while Pre-LN's does not depend on depth.",
+    f"popular reading of {XIONG}, Theorem 1",
+    (
+        last_w2("Post-LN, in the setting of the theory", "xiong2020", {"norm": "post"}, law(-1)),
+        last_w2("Pre-LN, in the setting of the theory", "xiong2020", {"norm": "pre"}, law(0)),
+        last_w2("Post-LN, full blocks at Xavier", "init_scaling", POST, law(-1)),
+        last_w2("Pre-LN, full blocks at Xavier", "init_scaling", PRE, law(0)),
+    ),
+)
+
+C3B = Claim(
+    "C3b",
+    "At initialisation the gradient norm of the last feed-forward matrix is O(d √ln d) under Post-LN and O(d √(ln d / L)) "
+    "under Pre-LN.",
+    f"{XIONG}, Theorem 1 (norm; squared norm: 0 and -1)",
+    (
+        last_w2("Post-LN, in the setting of the theory", "xiong2020", {"norm": "post"}, theorem(0)),
+        last_w2("Pre-LN, in the setting of the theory", "xiong2020", {"norm": "pre"}, theorem(-0.5)),
+        last_w2("Post-LN, full blocks at Xavier", "init_scaling", POST, law(0)),
+        last_w2("Pre-LN, full blocks at Xavier", "init_scaling", PRE, law(-0.5)),
+        last_w2("Post-LN, GPT-2's width", "init_width768", {"norm": "post"}, law(0)),
+        last_w2("Pre-LN, GPT-2's width", "init_width768", {"norm": "pre"}, law(-0.5)),
+    ),
+)
+
+
+def query_key(matrix: str) -> tuple[Test, Test]:
+    name = {"wq": "W_Q", "wk": "W_K"}[matrix]
+    words = f"norm of the gradient of {name}"
+    first, last = Point(f"grad_{matrix}", "first block"), Point(f"grad_{matrix}", "last block")
+    vanishing = Test(
+        when=f"Post-LN, {name} of the first block", study="rank_collapse", where={"norm": "post"},
+        quantity=f"{words} of block 0, in float64", unit=PER_BLOCK,
+        prediction="falls exponentially in L", measure=DepthLaw(first), rule=Law("exponential", -1),
+    )  # fmt: skip
+    pre = Test(
+        when=f"Pre-LN, {name} of the last block, as 1/L", study="rank_collapse", where={"norm": "pre"},
+        quantity=f"{words} of the last block, in float64", unit=IN_DEPTH, prediction="L^-1",
+        measure=Exponent(last), rule=law(-1),
+    )  # fmt: skip
+    return vanishing, pre
+
+
+C26 = Claim(
+    "C26",
+    "At initialisation tokens align with depth (rank collapse) and the gradients of W_Q and W_K vanish: exponentially in the "
+    "first block under Post-LN, as 1/L in the last block under Pre-LN.",
+    "Noci et al. 2022, arXiv:2206.03126, section 3; the laws in L are ours",
+    (
+        Test(
+            when="Post-LN, token cosine at the last point", study="rank_collapse", where={"norm": "post", "depth": 96},
+            quantity="mean cosine between tokens of a sequence", unit="1", prediction="tokens alike: 1",
+            measure=Mean(Point("token_cosine", "last")), rule=Near(1, 0.1),
+        ),
+        *query_key("wq"),
+        *query_key("wk"),
+    ),
+)  # fmt: skip
+
+CLAIMS = (C1, C2A, C2B, C2C, C2D, C3A, C3B, C26)

@@ -1,0 +1,142 @@
+"""Claims on what trains, at what depth and with what warmup: C6, C10, C12a, C21, C25."""
+
+from typing import Any
+
+from analysis.evidence.counts import Outcomes, WarmupBenefit
+from analysis.evidence.measures import Apart, Exponent, Mean
+from analysis.evidence.quantities import OfRun, OfStep, OverBlocks, Ratio, contrast, log_mean, share_in_use
+from analysis.evidence.record import LAST, AtLeast, UpTo
+from analysis.evidence.verdicts import Above, Always, AtMost, Near, Never, Rule
+from analysis.ledger.entry import Claim, Test
+from analysis.ledger.gradients import COLD, COLLAPSE, IN_DEPTH, XIONG
+
+TRAINS = "share of runs that end below the unigram entropy by .1 nats"
+
+
+def trains(when: str, study: str, where: dict[str, Any], rule: Rule) -> Test:
+    measure = Outcomes("trained", across=("optim.lr",) if "optim.lr" in where else ())
+    figure = "outcome" if study == "depth_warmup" else "claims"
+    return Test(when, study, TRAINS, "share", f"{rule} trains", measure, rule, where, figure)
+
+
+C6 = Claim(
+    "C6",
+    "Post-LN cannot be trained without warmup; Pre-LN can, at 100 layers.",
+    f"popular reading of {XIONG}, section 3",
+    (
+        trains("Post-LN without warmup", "depth_warmup", {"norm": "post"} | COLD, Never()),
+        trains("Post-LN without warmup, rates up to 1e-3", "lr_sensitivity",
+               {"norm": "post", "optim.lr": UpTo(1e-3)} | COLD, Never()),
+        trains("Pre-LN without warmup, 48 blocks and more", "depth_warmup",
+               {"norm": "pre", "depth": AtLeast(48)} | COLD, Always()),
+    ),
+)  # fmt: skip
+
+DROP, ANGLE = "rise of the held-out loss without a block", "angular distance between a block's input and output"
+USED = {"layer_drop": DROP, "angular_distance": ANGLE}
+
+
+def even(when: str, quantity: str, column: str, over: str | None = None) -> Test:
+    return Test(
+        when=f"Pre-LN, {when}", study="effective_depth", where={"norm": "pre", "outcome": "trained"},
+        quantity=f"{quantity}: (late - early)/(late + early), means over the last and the first third of the blocks",
+        unit="1", prediction="equal within a factor of 2", measure=Mean(OverBlocks(contrast, column, LAST, over)),
+        rule=Near(0, 1 / 3), figure="effective_depth",
+    )  # fmt: skip
+
+
+C10A = Claim(
+    "C10a",
+    "Pre-LN trains all its layers equally.",
+    "popular account; against it Sun et al. 2025 (Curse of Depth), arXiv:2502.05795",
+    (
+        even("what the loss loses without a block", DROP, "layer_drop"),
+        even("how far a block turns the stream", ANGLE, "angular_distance"),
+        even("how far an update moves W_2", "update of W_2 over its norm, at the last step", "update_w2", "param_w2"),
+    ),
+)
+C10B = Claim(
+    "C10b",
+    "Post-LN limits the effective depth, Pre-LN does not: fewer of Post-LN's blocks are in use.",
+    "popular account",
+    tuple(
+        Test(
+            when=when, study="effective_depth", where={"norm": ("pre", "post"), "outcome": "trained"},
+            quantity=f"share of blocks in use, (Σv)²/(L Σv²) of the {USED[column]}, Post-LN minus Pre-LN", unit="1",
+            prediction="Post-LN uses fewer", measure=Apart(OverBlocks(share_in_use, column, LAST), "norm", "post", "pre"),
+            rule=AtMost(0), figure="effective_depth",
+        )
+        for when, column in (("by what the loss loses", "layer_drop"), ("by how far the stream turns", "angular_distance"))
+    ),
+)  # fmt: skip
+
+C12A = Claim(
+    "C12a",
+    "Pre-LN strictly needs a final norm.",
+    f"popular reading of {XIONG}, section 3",
+    (
+        trains("a model without a final norm does not train", "final_norm",
+               {"norm": "pre", "model.final_norm": False, "depth": AtLeast(12)}, Never()),
+        Test(
+            when="a model without a final norm ends above one with it by .1 nats", study="final_norm", where={"norm": "pre"},
+            quantity="final validation loss, without minus with a final norm", unit="nats", prediction="worse by .1 nats",
+            measure=Apart(OfRun("final_val_loss"), "model.final_norm", False, True), rule=Above(0.1),
+        ),
+    ),
+)  # fmt: skip
+
+
+def drift(when: str, norm: str, optimizer: str, rule: Rule, words: str) -> Test:
+    return Test(
+        when=when, study="deepnet_update", where={"norm": norm, "optim.name": optimizer},
+        quantity="change of the output by the first updates, ‖F(θ_i) - F(θ_0)‖/‖F(θ_0)‖ (norms)", unit=IN_DEPTH,
+        prediction=words, measure=Exponent(OfStep("function_change", LAST)), rule=rule,
+    )  # fmt: skip
+
+
+C21A = Claim(
+    "C21a",
+    "In the first steps the model's update grows with depth under Post-LN, and not under DeepNorm.",
+    "Wang et al. 2022 (DeepNet), arXiv:2203.00555, section 3 and figure 5",
+    (
+        drift("Post-LN, AdamW", "post", "adamw", Above(0.25), "grows faster than L^1/4"),
+        drift("Post-LN, SGD", "post", "sgd", Above(0.25), "grows faster than L^1/4"),
+        drift("DeepNorm, AdamW", "deepnorm", "adamw", Near(0, 0.25), "L^0"),
+    ),
+)
+C21B = Claim(
+    "C21b",
+    "Without warmup the inputs of Post-LN's norms become far larger than at initialisation.",
+    "Wang et al. 2022 (DeepNet), arXiv:2203.00555, figure 4",
+    tuple(
+        Test(
+            when=f"{name}, step 40", study="collapse", where=COLLAPSE,
+            quantity=f"std of the {name} norm's input, geometric mean over blocks, over that at initialisation", unit="1",
+            prediction="at least three times as large", rule=Above(3),
+            measure=Mean(Ratio(OverBlocks(log_mean, column, 40), OverBlocks(log_mean, column, 0)), log=True), figure="rate",
+        )
+        for name, column in (("attention", "norm_std_attn"), ("feed-forward", "norm_std_ffn"))
+    ),
+)  # fmt: skip
+
+
+def benefit(when: str, norms: tuple[str, ...], words: str) -> Test:
+    names = " minus that for ".join({"post": "Post-LN", "pre": "Pre-LN"}[norm] for norm in norms)
+    return Test(
+        when=when, study="lr_sensitivity", where={"norm": ("pre", "post")},
+        quantity=f"learning-rate sensitivity without warmup minus with warmup, for {names}", unit="nats", prediction=words,
+        measure=WarmupBenefit(norms), rule=Above(0),
+    )  # fmt: skip
+
+
+C25 = Claim(
+    "C25",
+    "Warmup matters most for Post-LN.",
+    f"{XIONG}, section 3.1; measured as learning-rate sensitivity, Wortsman et al. 2023, arXiv:2309.14322",
+    (
+        benefit("it helps Post-LN", ("post",), "above 0"),
+        benefit("it helps Post-LN more than Pre-LN", ("post", "pre"), "above 0"),
+    ),
+)
+
+CLAIMS = (C6, C10A, C10B, C12A, C21A, C21B, C25)

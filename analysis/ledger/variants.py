@@ -1,0 +1,83 @@
+"""Claims on other placements, on QK-norm and on precision: C9, C11, C22, C23."""
+
+from analysis.evidence.counts import Outcomes
+from analysis.evidence.curves import Curve
+from analysis.evidence.measures import Exponent, LayerLaw, Mean
+from analysis.evidence.quantities import Growth, OverBlocks, Point, Ratio, largest
+from analysis.evidence.record import LAST
+from analysis.evidence.verdicts import Always, AtMost, Law, Near, Never
+from analysis.ledger.entry import Claim, Test, law
+from analysis.ledger.gradients import IN_DEPTH, W2
+
+LOGIT = OverBlocks(largest, "attn_logit_max", LAST), OverBlocks(largest, "attn_logit_max", 0)
+
+C9 = Claim(
+    "C9",
+    "Sandwich norm and QK-norm stop the blow-up of attention logits.",
+    "Ding et al. 2021 (CogView), arXiv:2105.13290; Henry et al. 2020, arXiv:2010.04245; Dehghani et al. 2023, "
+    "arXiv:2302.05442",
+    tuple(
+        Test(
+            when=when, study="variants", where=where,
+            quantity="largest attention logit at the last step, over that at initialisation",
+            unit="1", prediction="at most ten times", measure=Mean(Ratio(*LOGIT), log=True), rule=AtMost(10),
+        )
+        for when, where in (
+            ("sandwich norm", {"norm": "sandwich"}),
+            ("Pre-LN with QK-norm", {"norm": "pre", "norm.qk": ("l2", "layernorm", "rmsnorm")}),
+        )
+    ),
+)  # fmt: skip
+
+C11 = Claim(
+    "C11",
+    "In half precision training spikes or gives NaN unless the model is Pre-LN.",
+    "popular account; against it Kim et al. 2025 (Peri-LN), arXiv:2502.02732",
+    tuple(
+        Test(
+            when=f"{name}, {precision}", study="precision", where={"norm": norm, "train.precision": precision},
+            quantity="share of runs that diverge", unit="share", prediction=words, measure=Outcomes("diverged"), rule=rule,
+        )
+        for precision in ("fp16", "bf16")
+        for norm, name, words, rule in (
+            ("post", "Post-LN", "every run diverges", Always()),
+            ("pre", "Pre-LN", "no run diverges", Never()),
+        )
+    ),
+)  # fmt: skip
+
+C22 = Claim(
+    "C22",
+    "The last feed-forward matrix's gradient falls as 1/√L under DeepNorm and as 1/L under Keel.",
+    "Wang et al. 2022 (DeepNet), arXiv:2203.00555; Keel, arXiv:2601.19895",
+    tuple(
+        Test(
+            when=name, study="variants", where={"norm": norm}, quantity=W2, unit=IN_DEPTH, prediction=f"L^{value:g}",
+            measure=Exponent(Point("grad_w2", "last block")), rule=law(value),
+        )
+        for norm, name, value in (("deepnorm", "DeepNorm", -0.5), ("keel", "Keel", -1))
+    ),
+)  # fmt: skip
+
+C23 = Claim(
+    "C23",
+    "At initialisation the stream's variance grows by 1 a branch under sandwich norm, and as ln l under LayerNorm Scaling.",
+    "Kim et al. 2025 (Peri-LN), arXiv:2502.02732; Sun et al. 2025, arXiv:2502.05795",
+    (
+        Test(
+            when="sandwich norm", study="variants", where={"norm": "sandwich"},
+            quantity="growth of the stream's variance (a square) per branch", unit="1", prediction="1",
+            measure=Mean(Growth("stream_var", branches=2)), rule=Near(1, 0.1),
+        ),
+        Test(
+            when="LayerNorm Scaling", study="variants", where={"norm": "lns"},
+            quantity="Var(x_l) (a square), against the layer", unit="per ln l", prediction="a + b ln l",
+            measure=LayerLaw(
+                Curve("stream_var", "layer"), "logarithmic", among=("constant", "power", "exponential", "logarithmic")
+            ),
+            rule=Law("logarithmic", 1, fold=None),
+        ),
+    ),
+)  # fmt: skip
+
+CLAIMS = (C9, C11, C22, C23)
