@@ -39,3 +39,19 @@ def test_an_old_python_is_refused_with_the_remedy(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert f"PYTHON={old} is not Python 3.11 to 3.13" in done.stdout
     assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("norm", "norms"), [("mine", "norm=mine,post,pre "), ("post", "norm=post,pre "), ("pre", "norm=post,pre ")]
+)
+def test_depthcheck_has_each_placement_once(norm: str, norms: str) -> None:
+    out = make("-n", "depthcheck", f"NORM={norm}", "INIT=torch", "DEPTHS=6,12").stdout
+    assert f"{norms}init=torch model.depth=6,12" in out
+    assert "-m study=depthcheck" in out
+
+
+def test_init_runs_every_study_that_does_not_train_but_the_large_one() -> None:
+    """Those of the ledger; a study that needs 12 GB is asked for by name."""
+    (listed,) = re.findall(r"^INIT_STUDIES += (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    untrained = {path.stem for path in (ROOT / "conf" / "study").glob("*.yaml") if "\n  steps: 0" in path.read_text()}
+    assert set(listed.split()) == untrained - {"init_width768", "depthcheck"}
