@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from experiments.config import ModelConfig
 from experiments.gauge import Gauge, attention_statistics, mean_square
 from experiments.placements.base import Kind
 
@@ -53,7 +53,7 @@ class Attention(nn.Module):
 
     kind: ClassVar[Kind] = "attn"
 
-    def __init__(self, model: DictConfig, context: int) -> None:
+    def __init__(self, model: ModelConfig, context: int) -> None:
         super().__init__()
         D, self.n_head, self.dropout = model.width, model.n_head, model.dropout
         self.wq, self.wk, self.wv = (nn.Linear(D, D, bias=model.bias) for _ in range(3))
@@ -86,7 +86,7 @@ class CrossAttention(nn.Module):
     kind: ClassVar[Kind] = "cross"
     memory_MD: Tensor
 
-    def __init__(self, model: DictConfig) -> None:
+    def __init__(self, model: ModelConfig) -> None:
         super().__init__()
         D, self.n_head, self.dropout, self.cosine = model.width, model.n_head, model.dropout, model.memory_cosine
         self.wq, self.wk, self.wv, self.wo = (nn.Linear(D, D, bias=model.bias) for _ in range(4))
@@ -115,7 +115,7 @@ class FeedForward(nn.Module):
 
     kind: ClassVar[Kind] = "ffn"
 
-    def __init__(self, model: DictConfig) -> None:
+    def __init__(self, model: ModelConfig) -> None:
         super().__init__()
         D, width = model.width, model.d_ff or feed_forward_width(model.width, model.ffn)
         self.wg = nn.Linear(D, width, bias=model.bias) if model.ffn == "swiglu" else None
@@ -132,7 +132,7 @@ class FeedForward(nn.Module):
 
 
 BranchModule = Attention | CrossAttention | FeedForward
-BRANCHES: dict[str, Callable[[DictConfig, int], BranchModule]] = {
+BRANCHES: dict[str, Callable[[ModelConfig, int], BranchModule]] = {
     "attn": Attention,
     "cross": lambda model, _context: CrossAttention(model),
     "ffn": lambda model, _context: FeedForward(model),

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from experiments import placements
 from experiments.branches import BRANCHES, Attention, BranchModule, CrossAttention
+from experiments.config import ModelConfig
 from experiments.norms import norm_maker
 from experiments.placements.base import Placement, Site, Stream
 
@@ -48,27 +49,28 @@ class Transformer(nn.Module):
 
     def __init__(self, model: DictConfig, norm: DictConfig, shape: Shape) -> None:
         super().__init__()
-        self.depth, self.checkpointing = model.depth, model.checkpointing
+        options = cast("ModelConfig", OmegaConf.to_object(model))  # a DictConfig takes a tenth of building to read
+        self.depth, self.checkpointing = options.depth, options.checkpointing
         self.watchers: tuple[Watcher, ...] = ()
-        self.wte = nn.Embedding(shape.vocab, model.width)
-        self.wpe = nn.Embedding(shape.context, model.width) if model.positions == "learned" else None
-        self.drop = nn.Dropout(model.dropout)
-        placement, make_norm = placements.find(norm.placement), norm_maker(norm.kind, norm.eps, model.bias)
+        self.wte = nn.Embedding(shape.vocab, options.width)
+        self.wpe = nn.Embedding(shape.context, options.width) if options.positions == "learned" else None
+        self.drop = nn.Dropout(options.dropout)
+        placement, make_norm = placements.find(norm.placement), norm_maker(norm.kind, norm.eps, options.bias)
         self.blocks = nn.ModuleList()
-        for layer in range(model.depth):
-            branches = [BRANCHES[name](model, shape.context) for name in model.branches]
+        for layer in range(options.depth):
+            branches = [BRANCHES[name](options, shape.context) for name in options.branches]
             n = len(branches)
             joins = [
-                placement(make_norm, Site(model.width, layer, model.depth, branch.kind, n * layer + k, n * model.depth))
+                placement(make_norm, Site(options.width, layer, options.depth, branch.kind, n * layer + k, n * options.depth))
                 for k, branch in enumerate(branches)
             ]
             for join, branch in zip(joins, branches, strict=True):
                 join.fit(branch)
             self.blocks.append(Block(joins, branches))
-        wants_norm = placement.final_norm if model.final_norm is None else model.final_norm
-        self.final_norm = make_norm(model.width) if wants_norm else nn.Identity()
-        self.head = nn.Linear(model.width, shape.vocab, bias=False)
-        if model.tied:
+        wants_norm = placement.final_norm if options.final_norm is None else options.final_norm
+        self.final_norm = make_norm(options.width) if wants_norm else nn.Identity()
+        self.head = nn.Linear(options.width, shape.vocab, bias=False)
+        if options.tied:
             self.head.weight = self.wte.weight
 
     def forward(self, tokens_BT: Tensor) -> Tensor:

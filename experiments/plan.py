@@ -88,14 +88,13 @@ def collect(cfgs: Sequence[DictConfig]) -> tuple[list[Job], int]:
         raise ConfigError(
             f"a sweep belongs to one study, scale and results folder, not to {', '.join(folders)}; sweep them in turn"
         )
-    drawn = [one for cfg in cfgs for one in _draws(cfg)]
-    kept = [cfg for cfg in drawn if _seed_wanted(cfg)]
+    kept = [one for cfg in cfgs for one in _draws(cfg)]
     if not kept:
         raise ConfigError("no run is left: study.seeds allows none of these seeds at these depths; ask for others")
     jobs = {job.name: job for job in map(Job, kept)}
     for job in jobs.values():
         refuse_other_config(job)
-    return list(jobs.values()), len(drawn) - len(kept)
+    return list(jobs.values()), sum(cfg.study.draws for cfg in cfgs) - len(kept)
 
 
 def make_plan(overrides: Sequence[str], jobs: Sequence[Job]) -> Plan:
@@ -156,15 +155,13 @@ def _file(asked: tuple[str, ...]) -> str:
 
 
 def _draws(cfg: DictConfig) -> Iterator[DictConfig]:
-    for draw in range(cfg.study.draws):
-        one = cfg.copy()
-        one.seed += draw
-        yield one
-
-
-def _seed_wanted(cfg: DictConfig) -> bool:
+    """The configs that one stands for, but for those whose seed study.seeds does not allow at their depth."""
     most = cfg.study.seeds.get(cfg.model.depth)
-    return most is None or cfg.seed < most
+    for seed in range(cfg.seed, cfg.seed + cfg.study.draws):
+        if most is None or seed < most:
+            one = cfg.copy()
+            one.seed = seed
+            yield one
 
 
 def refuse_other_config(job: Job) -> None:

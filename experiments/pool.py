@@ -3,6 +3,7 @@
 Children are forked from a server that has torch loaded; the parent never loads it.
 """
 
+import gc
 import importlib
 import multiprocessing
 import os
@@ -173,6 +174,7 @@ def _kill(child: Child, job: Job) -> None:
 
 
 def _child(target: str, plains: Sequence[dict[str, Any]]) -> None:
+    gc.freeze()  # what the server has loaded lives as long as the process: a third of building a deep model went into it
     for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all; the parent decides
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
