@@ -22,7 +22,7 @@ __all__ = ["finished_plan", "run_sweep"]
 
 TARGET = "experiments.run:run"
 NOMINAL = 1.5e-10  # seconds per unit of cost on one core, where no run of the study has been seen
-BATCH = 5  # runs without training that share a process
+BATCH = 10  # runs without training that share a process
 TICK = 0.25  # seconds between two looks for a signal
 Prepare = Callable[[list[DictConfig]], None]
 

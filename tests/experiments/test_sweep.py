@@ -102,7 +102,7 @@ def test_a_broken_run_ends_no_other_and_is_redone_only_when_asked(
 
 
 def test_runs_without_training_share_a_process(tmp_path: Path) -> None:
-    cfgs = fake_runs.jobs(tmp_path, 7, "train.steps=0")
+    cfgs = fake_runs.jobs(tmp_path, BATCH + 2, "train.steps=0")
     assert fake_runs.sweep(cfgs) == 0
     pids = [read_state(run_folder(cfg)).record["manifest"]["pid"] for cfg in cfgs]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [BATCH, 2]
