@@ -56,7 +56,7 @@ def evaluate(store: Sources, claim: Claim) -> list[Row]:
     """One row per test, all from one source, each with the verdict on the whole claim."""
     kind = store.kind(claim.studies)
     rows = [_row(store, kind, claim, test) for test in claim.tests]
-    word = overall([(row.test.when, row.verdict) for row in rows])
+    word = overall([(row.test.when, row.verdict) for row in rows], whole=claim.whole)
     return [replace(row, overall=word) for row in rows]
 
 

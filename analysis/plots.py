@@ -108,11 +108,17 @@ def _short(value: float) -> str:
     return rf"$\mathdefault{{{value / 10.0**power:.0f}\times10^{{{power}}}}}$"
 
 
+APART = 1.7  # ratio of two depths whose names do not touch
+
+
 def depth_axis(ax: Axes, depths: list[int]) -> None:
-    """Depth on a logarithmic axis with a tick at each depth; every other one is named where they stand close."""
+    """Depth on a logarithmic axis with a tick at each depth; from the deepest down, those are named that stand apart."""
     ax.set_xscale("log")
     ax.xaxis.set_major_locator(FixedLocator(depths))
-    named = depths if len(depths) <= 6 else depths[::2]
+    named: list[int] = []
+    for depth in sorted(depths, reverse=True):
+        if not named or named[-1] >= APART * depth:
+            named.append(depth)
     ax.xaxis.set_major_formatter(FixedFormatter([str(d) if d in named else "" for d in depths]))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlim(min(depths) / 1.15, max(depths) * 1.15)

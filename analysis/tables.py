@@ -39,7 +39,8 @@ def outcomes(study: Study) -> pd.DataFrame:
     """`runs` with `outcome`, `escape_step` and `train_steps`.
 
     Against the unigram entropy, the final validation loss is below by more than MARGIN: trained; within it: stuck; above and
-    finite: unfinished; a diverged run, or one that ends above its initial loss by more than MARGIN: diverged. A run of one step is init.
+    finite: unfinished; a diverged run, or one that ends above its initial loss by more than MARGIN: diverged. A run of one
+    step is init.
     escape_step : first step where the smoothed training loss is below the unigram entropy by MARGIN; null where it never was.
     """
     runs = study.runs.copy()

@@ -48,9 +48,9 @@ def _entropies(ax: Axes, story: Story) -> None:
 def outcome(story: Story) -> Figure:
     """Final validation loss against depth, and under it the fraction of seeds that trained."""
     notes = [f"Trained: final validation loss below the unigram entropy by more than {tables.MARGIN} nats; stuck: within it; "
-             "unfinished: above; diverged: not finite, or above the initial loss by 0.1. Above, lines: mean over the seeds of one "
-             "outcome, bars: 95 % t interval, dots: single seeds. Below: bars: exact (Clopper-Pearson) 95 % interval. Series "
-             "are set apart sideways.", story.note]  # fmt: skip
+             "unfinished: above; diverged: not finite, or above the initial loss by 0.1. Above, lines: mean over the seeds of "
+             "one outcome, bars: 95 % t interval, dots: single seeds. Below: bars: exact (Clopper-Pearson) 95 % interval. "
+             "Series are set apart sideways.", story.note]  # fmt: skip
     page = Page(7.6, 6.6, "Where training works: final validation loss and fraction trained", notes)
     axes = page.grid(2, 1, sharex=True, height_ratios=[3, 2])
     top, bottom = axes[:, 0]

@@ -38,8 +38,9 @@ class Outcomes(Measure):
 class WarmupBenefit(Measure):
     """Learning-rate sensitivity without warmup minus that with it, per seed; of two placements, the first minus the second.
 
-    Sensitivity: mean over rates of min(loss, initial loss) minus its smallest value over rates; a diverged run counts with its
-    initial loss. Source: Wortsman et al. 2023, arXiv:2309.14322, section 2.
+    Sensitivity: mean over rates of min(loss, initial loss) minus the smallest loss; a diverged run counts with its initial
+    loss. The smallest is taken over both warmups, so it drops out: of its own, a cell that never trains would look
+    insensitive. Source: Wortsman et al. 2023, arXiv:2309.14322, section 2.
     """
 
     norms: tuple[str, ...]
@@ -55,9 +56,9 @@ class WarmupBenefit(Measure):
         loss = np.where((fitting["outcome"] != "diverged") & (final < initial), final, initial)
         table = fitting.assign(loss=loss, warm=fitting["warmup"] > 0)
         rates = table["optim.lr"].nunique()
-        of_cell = table.groupby(["seed", "norm", "warm"])["loss"].agg(["mean", "min", "count"])
+        of_cell = table.groupby(["seed", "norm", "warm"])["loss"].agg(["mean", "count"])
         of_cell = of_cell[of_cell["count"] == rates]
-        wide = (of_cell["mean"] - of_cell["min"]).unstack(["norm", "warm"])
+        wide = of_cell["mean"].unstack(["norm", "warm"])
         cells = [(norm, warm) for norm in self.norms for warm in (False, True)]
         if lacking := [cell for cell in cells if cell not in wide]:
             raise UnclearError(

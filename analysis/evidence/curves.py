@@ -53,10 +53,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Slope(Quantity):
-    """Slope of ln y on ln x, the exponent of the curve of a run; with `log_x` false of ln y on x, its rate."""
+    """Slope of ln y on ln x, the exponent of the curve of a run; with `log_x` false of ln y on x, its rate.
+
+    part : "lower" or "upper" half of the range of the abscissa, to see whether the curve is straight; "all" of it.
+    """
 
     curve: Curve
     log_x: bool = True
+    part: str = "all"
 
     @property
     def reads(self) -> Reads:
@@ -71,6 +75,10 @@ class Slope(Quantity):
                 zeros, broken = zeros + int((y == 0).sum()), broken + 1
                 continue
             x, y = _log(x) if self.log_x else x, _log(y)
+            if self.part != "all" and np.isfinite(x).all():
+                middle = (x.min() + x.max()) / 2
+                kept = x <= middle if self.part == "lower" else x >= middle
+                x, y = x[kept], y[kept]
             found[str(run)] = float(slope(x, y))
             strays.append(np.exp(np.std(y - found[str(run)] * x)))
         return Numbers(pd.Series(found, dtype=float), zeros, broken, float(max(strays, default=np.nan)))

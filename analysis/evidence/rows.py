@@ -24,7 +24,7 @@ LEGEND = (
     "bootstrap), or of a share (Clopper-Pearson). Exponents in L are fitted over L ≥ 12 where nothing else is said. "
     "Predicted, in brackets: what agrees. Holds: the whole interval agrees; refuted: none of it does. A law of growth or "
     "fall is called where it leads by more than 4 in AICc in every seed. Norms are Frobenius norms; where a square is meant, "
-    "it says so."
+    "it says so. O(...) is read as 'proportional to', as the popular account means it."
 )
 
 

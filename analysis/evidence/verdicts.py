@@ -144,15 +144,25 @@ class Law(Rule):
             return Verdict("inconclusive", found.reason)
         low, high = sorted((self.sign * float(found.interval.low), self.sign * float(found.interval.high)))
         least = math.log(self.fold) / found.span if self.fold else 0.0
+        moves, other = ("grows", "falls") if self.sign > 0 else ("falls", "grows")
         if high < 0:
-            return Verdict("refuted", f"it {'falls' if self.sign > 0 else 'grows'}")
+            return Verdict("refuted", f"it {other}")
         if high < least:
-            return Verdict("refuted", f"it changes by at most a factor of {number_text(math.exp(high * found.span))}")
-        if found.law.winner is None:
+            factor = number_text(math.exp(high * found.span))
+            return Verdict("refuted", f"on average it {moves} by at most a factor of {factor}")
+        return self._of_winner(found, low, least)
+
+    def _of_winner(self, found: Finding, low: float, least: float) -> Verdict:
+        winner = found.law.winner if found.law else None
+        if found.law and winner is None:
             return Verdict("inconclusive", found.law.reason)
-        if found.law.winner != self.name:
-            return Verdict("refuted", f"{found.law.winner} wins in all seeds")
-        return Verdict("holds") if low > least else Verdict("inconclusive", f"a rate of {number_text(least)} is not excluded")
+        if winner != self.name:
+            return Verdict("refuted", f"{winner} wins in all seeds")
+        if low <= least:
+            return Verdict("inconclusive", f"a rate of {number_text(least)} is not excluded")
+        if found.stray >= STRAY:
+            return Verdict("inconclusive", f"it wins, but points stray from it by a factor of {number_text(found.stray)}")
+        return Verdict("holds")
 
 
 class OfRuns(Rule):
@@ -205,8 +215,14 @@ class Exact(Rule):
         return Verdict("holds") if yes == checks else Verdict("refuted", f"{checks - yes} of {checks} checks against it")
 
 
-def overall(tests: Sequence[tuple[str, Verdict]]) -> str:
-    """The verdict on a claim from (when, verdict) of each of its tests; those without an answer are mentioned only."""
+def overall(tests: Sequence[tuple[str, Verdict]], *, whole: bool = False) -> str:
+    """The verdict on a claim from (when, verdict) of each of its tests; those without an answer are mentioned only.
+
+    whole : the tests are parts of one statement, which holds where all do and is refuted where one is.
+    """
+    words = [verdict.word for _, verdict in tests]
+    if whole:
+        return next(word for word in ("refuted", "inconclusive", "not measured", "holds") if word in words)
     whens = {word: [when for when, verdict in tests if verdict.word == word] for word in get_args(Word)}
     word = next((word for word in get_args(Word) if whens[word]), "not measured")
     if whens["holds"] and whens["refuted"]:

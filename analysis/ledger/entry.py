@@ -38,6 +38,7 @@ class Claim:
     statement: str
     source: str
     tests: tuple[Test, ...]
+    whole: bool = False  # the tests are parts of one statement, not regimes
 
     @property
     def studies(self) -> frozenset[str]:

@@ -61,7 +61,8 @@ C14 = Claim(
     (
         check("Pre-LN, constant branches", "gradient (vector) at x_0 and output", "[2, 3] arrives unchanged",
               Checks("C14", ("pre_*",))),
-        check("Post-LN, constant branches", "norm of the gradient at x_0 minus that at the output", "0",
+        check("Post-LN, constant branches (d = 2, where LayerNorm passes no gradient)",
+              "norm of the gradient at x_0 minus that at the output", "0",
               Checked("C14", ("post_gradient_deviation",)), Near(0, 0.01)),
     ),
 )  # fmt: skip

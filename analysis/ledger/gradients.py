@@ -26,7 +26,8 @@ def at_point(place: str, norm: dict[str, Any], value: float) -> Test:
     return Test(
         when=f"at initialisation, {place} stream point",
         study="init_scaling", where=norm, quantity=STREAM, unit=IN_DEPTH, prediction=f"L^{value:g}",
-        measure=Exponent(Point("grad_stream", place)), rule=law(value), figure="exponents",
+        measure=Exponent(Point("grad_stream", place)), rule=law(value),
+        figure="claims" if place == "middle" else "exponents",
     )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ C2A = Claim(
         at_point("first", POST, -1),
         Test(
             when="at initialisation, first stream point, relative", study="init_scaling", where=POST, quantity=RELATIVE,
-            unit=IN_DEPTH, prediction="L^-1", measure=Exponent(Point("grad_rel", "first")), rule=law(-1), figure="exponents",
+            unit=IN_DEPTH, prediction="L^-1", measure=Exponent(Point("grad_rel", "first")), rule=law(-1),
         ),
         Test(
             when="at initialisation, W_2 of the last block", study="init_scaling", where=POST, quantity=W2, unit=IN_DEPTH,
@@ -110,7 +111,7 @@ def exponential(when: str, study: str, where: dict[str, Any], step: int = 0, *, 
 C2B = Claim(
     "C2b",
     "Under Post-LN the gradient vanishes exponentially with depth.",
-    f"popular account; the factor (2/3)^((L-l)/2) of {XIONG}, appendix F",
+    f"popular account; the factor (2/3)^((L-l)/2) of {XIONG}, appendix F; Takase et al. 2022 (B2T), arXiv:2206.00330",
     (
         *exponential("at initialisation", "init_scaling", POST | {"depth": 96}, whole=True),
         *exponential("at step 40 without warmup", "collapse", COLLAPSE, 40, whole=True),
@@ -151,12 +152,15 @@ def intervention(when: str, factor: str) -> Test:
 
 C2C = Claim(
     "C2c",
-    "Post-LN's gradient collapses in the first steps because attention aligns the tokens.",
-    "Noci et al. 2022, arXiv:2206.03126, on rank collapse at initialisation; carried over to training here",
-    (
-        intervention("attention is removed", "ffn_only"),
-        intervention("attention is sharper, W_Q and W_K three times as large", "qk_gain"),
-    ),
+    "The collapse of Post-LN's gradient in the first steps needs attention.",
+    "our own question, after Noci et al. 2022, arXiv:2206.03126, on rank collapse at initialisation",
+    (intervention("attention is removed", "ffn_only"),),
+)
+C2E = Claim(
+    "C2e",
+    "Where attention has aligned the tokens, Post-LN's gradient vanishes.",
+    "carried over from Noci et al. 2022, arXiv:2206.03126, section 3, where the gradients of W_Q and W_K do",
+    exponential("before the first update, tokens alike (cosine 1.00 at the last point)", "collapse", COLLAPSE),
 )
 C2D = Claim(
     "C2d",
@@ -177,7 +181,8 @@ def last_w2(when: str, study: str, where: dict[str, Any], rule: Near) -> Test:
 
 C3A = Claim(
     "C3a",
-    "Xiong et al. proved that Post-LN's gradient falls as 1/L while Pre-LN's does not depend on depth.",
+    "As often quoted, Theorem 1 of Xiong et al. says that Post-LN's gradient falls as 1/L and Pre-LN's does not depend on "
+    "depth.",
     f"popular reading of {XIONG}, Theorem 1",
     (
         last_w2("Post-LN, in the setting of the theory", "xiong2020", {"norm": "post"}, law(-1)),
@@ -195,10 +200,19 @@ C3B = Claim(
     (
         last_w2("Post-LN, in the setting of the theory", "xiong2020", {"norm": "post"}, theorem(0)),
         last_w2("Pre-LN, in the setting of the theory", "xiong2020", {"norm": "pre"}, theorem(-0.5)),
-        last_w2("Post-LN, full blocks at Xavier", "init_scaling", POST, law(0)),
-        last_w2("Pre-LN, full blocks at Xavier", "init_scaling", PRE, law(-0.5)),
-        last_w2("Post-LN, GPT-2's width", "init_width768", {"norm": "post"}, law(0)),
-        last_w2("Pre-LN, GPT-2's width", "init_width768", {"norm": "pre"}, law(-0.5)),
+        last_w2("Post-LN, full blocks at Xavier", "init_scaling", POST, theorem(0)),
+        last_w2("Pre-LN, full blocks at Xavier", "init_scaling", PRE, theorem(-0.5)),
+        *(
+            last_w2(f"Pre-LN, {words}", "init_scaling", {"factor": factor, "norm": "pre"}, theorem(-0.5))
+            for factor, words in (
+                ("embedding", "embeddings four times as large"),
+                ("gpt2", "N(0, .069²)"),
+                ("torch", "torch's default init"),
+                ("relu", "full blocks at Xavier with ReLU"),
+            )
+        ),
+        last_w2("Post-LN, GPT-2's width and init", "init_width768", {"norm": "post"}, theorem(0)),
+        last_w2("Pre-LN, GPT-2's width and init", "init_width768", {"norm": "pre"}, theorem(-0.5)),
     ),
 )
 
@@ -236,4 +250,4 @@ C26 = Claim(
     ),
 )  # fmt: skip
 
-CLAIMS = (C1, C2A, C2B, C2C, C2D, C3A, C3B, C26)
+CLAIMS = (C1, C2A, C2B, C2C, C2D, C2E, C3A, C3B, C26)

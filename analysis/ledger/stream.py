@@ -9,7 +9,7 @@ from analysis.evidence.quantities import Difference, Growth, OfStep, OverBlocks,
 from analysis.evidence.record import LAST
 from analysis.evidence.verdicts import AtMost, Law, Near
 from analysis.ledger.entry import Claim, Test, law, theorem
-from analysis.ledger.gradients import IN_DEPTH, PER_BLOCK, POST, PRE, STREAM, W2, XIONG, last_w2
+from analysis.ledger.gradients import IN_DEPTH, PER_BLOCK, POST, PRE, STREAM, XIONG, last_w2
 
 AT_96 = {"depth": 96}
 GROWTH = "growth of the stream's variance over all blocks, Var(x_L) - Var(x_0)"
@@ -19,7 +19,8 @@ ADMIN = "Liu et al. 2020 (Admin), arXiv:2004.08249"
 def grows(when: str, study: str, where: dict[str, Any], step: int = 0) -> Test:
     return Test(
         when=when, study=study, where=where, quantity="Var(x_l) - Var(x_0) (a square), against the layer",
-        unit="exponent in l", prediction="l^1", measure=Mean(Slope(Curve("stream_var", "layer", step, grown=True))),
+        unit="exponent in l, l ≥ 12", prediction="l^1",
+        measure=Mean(Slope(Curve("stream_var", "layer", step, from_x=12, grown=True))),
         rule=law(1), figure="init_variance" if step == 0 else "variance",
     )  # fmt: skip
 
@@ -37,11 +38,6 @@ C4 = Claim(
             figure="theory",
         ),
         grows("at initialisation, Xavier, over the layers", "init_scaling", PRE | AT_96),
-        Test(
-            when="at initialisation, output projections scaled by 1/√(2L), over L", study="init_scaling",
-            where={"factor": "gpt2_scaled", "norm": "pre"}, quantity=GROWTH, unit=IN_DEPTH, prediction="L^1",
-            measure=Exponent(Growth("stream_var")), rule=law(1), figure="exponents",
-        ),
         grows("after training without warmup, over the layers", "depth_warmup",
               {"norm": "pre", "warmup": 0, "outcome": "trained"}, LAST),
     ),
@@ -76,18 +72,18 @@ C5B = Claim(
 )
 
 
-def scaled(norm: str, words: str, quantity: str, measure: Exponent) -> Test:
+def scaled(norm: str, words: str, quantity: str, measure: Exponent, figure: str = "claims") -> Test:
     name = {"pre": "Pre-LN", "post": "Post-LN"}[norm]
     return Test(
         when=f"{name}, {words}", study="init_scaling", where={"factor": "gpt2_scaled", "norm": norm}, quantity=quantity,
-        unit=IN_DEPTH, prediction="L^0", measure=measure, rule=law(0), figure="exponents",
+        unit=IN_DEPTH, prediction="L^0", measure=measure, rule=law(0), figure=figure,
     )  # fmt: skip
 
 
 def scaled_tests(norm: str) -> tuple[Test, ...]:
     matrices = {"wo": "W_O", "w2": "W_2", "w1": "W_1", "wv": "W_V", "wq": "W_Q"}
     return (
-        scaled(norm, "stream at the last point", STREAM, Exponent(Point("grad_stream", "last"))),
+        scaled(norm, "stream at the last point", STREAM, Exponent(Point("grad_stream", "last")), "exponents"),
         *(
             scaled(norm, f"{name} of the last block", f"norm of the gradient of {name} of the last block",
                    Exponent(Point(f"grad_{column}", "last block")))
@@ -115,6 +111,7 @@ C12B = Claim(
         last_w2(when, "final_norm", {"norm": "pre", "model.final_norm": there}, law(value))
         for when, there, value in (("with a final norm", True, -0.5), ("without a final norm", False, 0))
     ),
+    whole=True,
 )
 
 C17 = Claim(
@@ -153,7 +150,7 @@ C18 = Claim(
 )  # fmt: skip
 
 
-def crossing(cosine: float, words: str) -> tuple[Test, Test]:
+def crossing(cosine: float, words: str, tolerance: float) -> tuple[Test, Test]:
     where = {"norm": "post", "model.memory_cosine": cosine}
     law_test = Test(
         when=f"{words}, law", study="cross_attention", where=where,
@@ -163,7 +160,7 @@ def crossing(cosine: float, words: str) -> tuple[Test, Test]:
     rate_test = Test(
         when=f"{words}, rate", study="cross_attention", where=where,
         quantity=f"rate per block of the {STREAM}, minus the mean of ln (1 + c)^-1/2, c measured as cross-attention's rms²",
-        unit=PER_BLOCK, prediction="(1 + c)^-1/2 a block", rule=Near(0, 0.1),
+        unit=PER_BLOCK, prediction="(1 + c)^-1/2 a block", rule=Near(0, tolerance),
         measure=Mean(Difference(rate("grad_stream"), OverBlocks(damping, "cross_rms"))),
     )  # fmt: skip
     return law_test, rate_test
@@ -173,7 +170,10 @@ C19 = Claim(
     "C19",
     "With cross-attention Post-LN's gradient vanishes exponentially already at initialisation, by (1 + c)^-1/2 a block.",
     f"{ADMIN}, section 3 (only decoders vanish); the factor follows from the variances",
-    (*crossing(1.0, "memory tokens all alike"), *crossing(0.0, "memory tokens independent")),
+    (  # tolerance: a quarter of the rate predicted
+        *crossing(1.0, "memory tokens all alike", 0.1),
+        *crossing(0.0, "memory tokens independent", 0.007),
+    ),
 )
 
 
@@ -183,7 +183,7 @@ def amplified(norm: str, ffn: str) -> Test:
     quantity = OfStep("amplification")
     return Test(
         when=f"{'Post-LN' if post else 'Pre-LN'}, {name}", study="amplification", where={"norm": norm, "model.ffn": ffn},
-        quantity="mean square of the output's change under weight noise, over its variance (a square)",
+        quantity="mean square of the output's change under weight noise of size ε, over ε² (a square)",
         unit=IN_DEPTH if post else "per ln L", prediction="L^1" if post else "a + b ln L",
         measure=Exponent(quantity) if post else DepthLaw(quantity, "logarithmic", from_depth=6, among=among),
         rule=law(1) if post else Law("logarithmic", 1, fold=None), figure="amplification",
@@ -198,27 +198,24 @@ C20 = Claim(
 )
 
 
-def inverse_root(when: str, where: dict[str, Any]) -> Test:
+def inverse_root(when: str, where: dict[str, Any], part: str) -> Test:
+    half = {"lower": "where Var(x_l) is small", "upper": "where it is large"}[part]
     return Test(
-        when=when, study="init_scaling", where={"norm": "pre"} | where | AT_96, quantity=f"{STREAM}, against Var(x_l)",
-        unit="exponent in Var(x_l)", prediction="Var^-1/2", measure=Mean(Slope(Curve("grad_stream", "stream_var"))),
-        rule=theorem(-0.5), figure="theory",
+        when=f"{when}, {half}", study="init_scaling", where={"norm": "pre"} | where | AT_96,
+        quantity=f"{STREAM}, against Var(x_l), over half of the range of its logarithm", unit="exponent in Var(x_l)",
+        prediction="Var^-1/2", measure=Mean(Slope(Curve("grad_stream", "stream_var"), part=part)), rule=theorem(-0.5),
     )  # fmt: skip
 
 
 C24 = Claim(
     "C24",
     "Under Pre-LN ‖∂loss/∂x_l‖ is proportional to 1/√Var(x_l).",
-    f"mean-field theory; {XIONG}, Theorem 1 for its last matrix",
-    (
-        inverse_root("feed-forward blocks only, ReLU", {"factor": "ffn_only"}),
-        inverse_root("full blocks at Xavier", PRE),
-        Test(
-            when="feed-forward blocks only, ReLU, W_2 of the last block over L", study="init_scaling",
-            where={"factor": "ffn_only", "norm": "pre"}, quantity=W2, unit=IN_DEPTH, prediction="L^-1/2",
-            measure=Exponent(Point("grad_w2", "last block")), rule=theorem(-0.5), figure="exponents",
-        ),
+    f"mean-field theory without attention; {XIONG}, Theorem 1 for its last matrix",
+    tuple(
+        inverse_root(when, where, part)
+        for when, where in (("feed-forward blocks only, ReLU", {"factor": "ffn_only"}), ("full blocks at Xavier", PRE))
+        for part in ("lower", "upper")
     ),
-)  # fmt: skip
+)
 
 CLAIMS = (C4, C5A, C5B, C8, C12B, C17, C18, C19, C20, C24)

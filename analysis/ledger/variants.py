@@ -14,7 +14,8 @@ LOGIT = OverBlocks(largest, "attn_logit_max", LAST), OverBlocks(largest, "attn_l
 C9 = Claim(
     "C9",
     "Sandwich norm and QK-norm stop the blow-up of attention logits.",
-    "Ding et al. 2021 (CogView), arXiv:2105.13290; Henry et al. 2020, arXiv:2010.04245; Dehghani et al. 2023, "
+    "Ding et al. 2021 (CogView), arXiv:2105.13290 (against large values of the stream); "
+    "Henry et al. 2020, arXiv:2010.04245; Dehghani et al. 2023, "
     "arXiv:2302.05442",
     tuple(
         Test(

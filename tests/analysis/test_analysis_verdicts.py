@@ -1,6 +1,7 @@
 """Laws of the rules: a verdict is the place of an interval, a winner, or a count, and nothing else."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -143,6 +144,27 @@ def test_one_counterexample_refutes_and_few_runs_prove_nothing(
 )
 def test_open_tests_are_mentioned_and_never_decide(words: list[str], expected: str) -> None:
     assert overall([(when, Verdict(word)) for when, word in zip("abcd", words, strict=False)]) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["holds", "holds"], "holds"),
+        (["holds", "inconclusive"], "inconclusive"),
+        (["holds", "not measured"], "not measured"),
+        (["inconclusive", "refuted", "holds"], "refuted"),
+    ],
+)
+def test_parts_of_one_statement_stand_or_fall_together(words: list[str], expected: str) -> None:
+    assert overall([("part", Verdict(word)) for word in words], whole=True) == expected
+
+
+def test_a_winner_whose_points_stray_is_called_nothing() -> None:
+    comparison = Comparison("exponential", "", {}, {})
+    found = Finding(Interval(-0.2, -0.25, -0.15), law=comparison, span=90, stray=2.9)
+    assert Law("exponential", -1).judge(found).word == "holds"
+    verdict = Law("exponential", -1).judge(replace(found, stray=4.0))
+    assert verdict == Verdict("inconclusive", "it wins, but points stray from it by a factor of 4.00")
 
 
 def test_numbers_keep_as_many_digits_as_a_reader_wants() -> None:
