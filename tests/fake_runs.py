@@ -90,4 +90,7 @@ BEHAVIOURS: dict[str, Callable[[Path], None]] = {
 }
 
 if __name__ == "__main__":
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background jobs ignore it, and so would a sweep in one
     sys.exit(sweep(jobs(Path(sys.argv[1]), int(sys.argv[2]), f"sweep.jobs={sys.argv[3]}", *sys.argv[4:])))

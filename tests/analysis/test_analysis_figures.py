@@ -12,7 +12,7 @@ import pytest
 from synthetic_store import Run, write_plan, write_study
 from synthetic_studies import SMOKE, init_runs, smoke, training_runs
 
-from analysis import figures
+from analysis import figures, reference
 from analysis.reference import draw_reference, write_reference
 
 ROOT = Path(__file__).parents[2]
@@ -149,6 +149,7 @@ def test_the_reference_redraws_to_the_bytes_of_its_runs(tmp_path: Path, monkeypa
         write_reference(tmp_path, study)
     some = {name: figures.FIGURES[name] for name in ("headline", "outcome")}
     monkeypatch.setattr(figures, "FIGURES", some)
+    monkeypatch.setattr(reference, "PICTURES", tuple(some))
     figures.draw(figures.Store(tmp_path, "laptop"), tmp_path / "own", list(some.values()), figures.terminal(), ("png",))
     paths = draw_reference(tmp_path, figures.terminal())
     kept = digests(tmp_path / "reference" / "figures")

@@ -112,13 +112,15 @@ def test_weights_have_the_std_that_the_experiments_draw(init: str, ffn: str) -> 
     pytest.importorskip("torch")
     from omegaconf import OmegaConf  # noqa: PLC0415
 
+    from experiments.config import ModelConfig  # noqa: PLC0415
     from experiments.init import initialise, matrices  # noqa: PLC0415
     from experiments.model import Shape, Transformer  # noqa: PLC0415
 
     setup = config(init, model__ffn=ffn, model__depth=3, init__zero=["wo"], init__qk_gain=1.0, model__branches=["attn", "ffn"])
     setup["model"] |= {"value_only": False, "memory_tokens": 4, "memory_cosine": 0.0}
     cfg = OmegaConf.create(setup)
-    model = Transformer(cfg.model, cfg.norm, Shape(vocab=5, context=8))
+    options = OmegaConf.structured(ModelConfig(**setup["model"]))
+    model = Transformer(options, cfg.norm, Shape(vocab=5, context=8))
     initialise(model, cfg.init, seed=0)
     w = weights(setup)
     drawn = [(m.name, m.linear) for m in matrices(model) if m.layer == 1 and m.name in w.std]
