@@ -56,7 +56,7 @@ $(FULL): $(LIGHT) .ci/constraints.txt
 
 setup: $(FULL) ## make the virtual environment
 
-quick: ## the whole pipeline at smoke scale, in two minutes
+quick: ## the whole pipeline at smoke scale, in three minutes with the set-up
 	@$(MAKE) sweep SCALE=smoke
 
 sweep: $(FULL) ## train the runs of STUDY that are missing, then draw the figures

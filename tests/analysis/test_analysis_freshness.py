@@ -46,6 +46,7 @@ def test_a_figure_that_is_gone_is_drawn(drawn, tmp_path: Path) -> None:
     assert (tmp_path / "figures" / "smoke" / "outcome.svg").exists()
 
 
+@pytest.mark.slow
 def test_the_ledgers_picture_is_drawn_again_for_another_study_or_other_exact_checks(drawn, tmp_path: Path) -> None:
     assert drawn("--if-new")
     (tmp_path / "exact.json").write_text("{}")

@@ -140,7 +140,7 @@ def test_a_random_feed_forward_stack_does_as_predicted(norm: str, activation: st
     assert relative_error(found.gradient_N, gradient_N).largest < 0.05
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("norm", ["pre", pytest.param("post", marks=pytest.mark.slow)])
 def test_a_random_transformer_with_flat_attention_does_as_predicted_with_mixing_and_not_without(norm: str) -> None:
     """Networks of this width scatter by some per cent, most in Post-LN, where all tokens come to share one gradient."""
     setup = config(norm, 12, **{"model.width": 128, "train.context": 12})
