@@ -19,7 +19,7 @@ from analysis.evidence.counts import OfChecks
 from analysis.evidence.measures import Measure
 from analysis.evidence.record import MissingError, Reads, UnclearError
 from analysis.evidence.rows import Row, csv_text, markdown_text, sources, terminal_table
-from analysis.evidence.sources import Kind, Sources
+from analysis.evidence.sources import EXACT, Kind, Sources
 from analysis.evidence.verdicts import Verdict, overall
 from analysis.ledger import CLAIMS, Claim, Test
 from analysis.load import Columns
@@ -129,7 +129,8 @@ def main(argv: list[str] | None = None) -> int:
     console.print(terminal_table(rows))
     for line in sources(rows):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
-    if all(row.verdict.word == "not measured" for row in rows):
+    measured = {row.test.study for row in rows if row.verdict.word != "not measured"}
+    if not measured or (measured == {EXACT} and not arguments.only):
         errors.print(
             f"error: nothing measured in {arguments.results} at {arguments.scale}; run: make sweep",
             soft_wrap=True,

@@ -133,7 +133,7 @@ def table(study: Study, series: list[tuple[str, Laws]]) -> Table:
 
 def _number(found: Estimate, form: str = "{:+.2f}") -> str:
     if found.interval is None:
-        return found.reason
+        return "-"
     star = "*" if found.stray > STRAY else ""
     return f"{form.format(found.interval.estimate).replace('-', '−')}{star} ± {form.format(found.interval.half)[1:]}"
 
@@ -146,12 +146,13 @@ def _said(found: Estimate) -> str:
     number = f"L^{found.interval.estimate:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}".replace("-", "−")
     if found.stray > STRAY:
         return f"follows no power of depth: the points stray from one by a factor of {found.stray:.3g} ({number})"
-    if low > -HALF and high < HALF:
-        return f"does not depend on depth ({number})"
+    slightly = "slightly " if low > -HALF and high < HALF else ""
     if high < 0:
-        return f"falls with depth ({number})"
+        return f"falls {slightly}with depth ({number})"
     if low > 0:
-        return f"grows with depth ({number})"
+        return f"grows {slightly}with depth ({number})"
+    if slightly:
+        return f"does not depend on depth ({number})"
     return f"has no clear law: the interval holds 0 and more than {HALF} beside it ({number}); take more seeds"
 
 
@@ -160,6 +161,10 @@ def tell(console: Console, study: Study, *, words: bool) -> None:
     series = laws_of(study)
     console.print(str(study.source), soft_wrap=True, highlight=False)
     console.print(table(study, series))
+    for name, found in series:
+        for quantity in QUANTITIES:
+            if reason := found.exponent(quantity).reason:
+                console.print(f"{found.label}{f', {name}' if name else ''}, {quantity.name}: {reason}", soft_wrap=True)
     for name, found in series if words else ():
         console.print(f"{found.label}{f', {name}' if name else ''}:", style="bold")
         for sentence in found.sentences():

@@ -143,7 +143,7 @@ def _training(cfg: DictConfig) -> Iterator[str]:
     train, schedule = cfg.train, cfg.schedule
     if schedule.warmup < 0:
         yield f"schedule.warmup={schedule.warmup} must be 0 or more"
-    if schedule.warmup > train.steps:
+    if schedule.warmup > train.steps > 0:
         yield f"schedule.warmup={schedule.warmup} is longer than train.steps={train.steps}; shorten it or train longer"
     if train.batch % train.accumulate:
         yield f"train.batch={train.batch} is not a multiple of train.accumulate={train.accumulate}; choose a divisor"

@@ -226,7 +226,8 @@ def overall(tests: Sequence[tuple[str, Verdict]], *, whole: bool = False) -> str
     whens = {word: [when for when, verdict in tests if verdict.word == word] for word in get_args(Word)}
     word = next((word for word in get_args(Word) if whens[word]), "not measured")
     if whens["holds"] and whens["refuted"]:
-        word = f"holds only when: {'; '.join(whens['holds'])}"
+        only = "" if whens["inconclusive"] else "only "  # what is open may hold too
+        word = f"holds {only}when: {'; '.join(whens['holds'])}"
     open_words = [other for other in ("inconclusive", "not measured") if whens[other] and other != word]
     rest = ", ".join(f"{len(whens[other])} of {len(tests)} {other}" for other in open_words)
     return f"{word} ({rest})" if rest else word

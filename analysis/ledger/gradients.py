@@ -72,6 +72,11 @@ C2A = Claim(
             rule=law(-1), figure="collapse_profile",
         ),
         Test(
+            when="at step 32 with warmup, first stream point", study="depth_warmup",
+            where={"norm": "post", "outcome": "trained"} | WARM, quantity=STREAM, unit=IN_DEPTH, prediction="L^-1",
+            measure=Exponent(Point("grad_stream", "first", 32)), rule=law(-1), figure="headline",
+        ),
+        Test(
             when="at the end of training with warmup, first stream point (runs that trained)", study="depth_warmup",
             where={"norm": "post", "outcome": "trained"} | WARM, quantity=STREAM, unit="exponent in L, L ≥ 6",
             prediction="L^-1", measure=Exponent(Point("grad_stream", "first", LAST), from_depth=6), rule=law(-1),

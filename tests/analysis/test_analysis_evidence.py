@@ -146,8 +146,8 @@ def test_shares_of_blocks_have_the_values_of_their_closed_forms() -> None:
 
 def test_a_run_that_diverges_or_ends_above_its_start_counts_with_its_initial_loss() -> None:
     """Wortsman et al. 2023, section 2: one rate of three ends at 2, two do not end below the initial loss."""
-    (claim,) = asked("C25")
-    test = claim.tests[3]
+    (claim,) = asked("C25b")
+    test = claim.tests[0]
     found = []
     for case in benefit_cases(test, {"post": 0.0, "pre": 0.0}):
         rate = case.run.override["optim.lr"]

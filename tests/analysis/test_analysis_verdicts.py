@@ -134,7 +134,7 @@ def test_one_counterexample_refutes_and_few_runs_prove_nothing(
         (["refuted", "not measured", "not measured"], "refuted (2 of 3 not measured)"),
         (
             ["holds", "refuted", "inconclusive", "not measured"],
-            "holds only when: a (1 of 4 inconclusive, 1 of 4 not measured)",
+            "holds when: a (1 of 4 inconclusive, 1 of 4 not measured)",
         ),
         (["inconclusive", "inconclusive"], "inconclusive"),
         (["inconclusive", "not measured"], "inconclusive (1 of 2 not measured)"),
