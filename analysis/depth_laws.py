@@ -22,7 +22,7 @@ from analysis.laws import Estimate
 from analysis.load import Columns, Study, load_study
 from analysis.schema import SchemaError
 from analysis.settings import setting
-from analysis.tables import FIT_FROM, STRAY, attach
+from analysis.tables import FIT_FROM, STRAY, at_place, attach
 
 COLUMNS = Columns((), ("grad_stream", "grad_w2", "stream_var"))
 DEPTHS = 4  # that a law is fitted to
@@ -31,7 +31,7 @@ HALF = 0.25  # half the distance between the laws 0, -1/2, -1: an exponent this 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A value per run: a column of `layers` at the first or last stream point, or the last block."""
+    """A value per run: a column of `layers` at one of tables.PLACES."""
 
     name: str
     sentence: str
@@ -40,15 +40,14 @@ class Quantity:
 
     def of(self, layers: pd.DataFrame) -> pd.DataFrame:
         """The rows of `layers`, with their run's depth, that hold it."""
-        at = {"first point": 0, "last point": layers["depth"], "last block": layers["depth"] - 1}[self.place]
-        return layers[layers["layer"] == at]
+        return at_place(layers, self.place)
 
 
 QUANTITIES = (
-    Quantity("gradient, first point", "the gradient that reaches the first layer", "grad_stream", "first point"),
-    Quantity("gradient, last point", "the gradient at the last point", "grad_stream", "last point"),
+    Quantity("gradient, first point", "the gradient that reaches the first layer", "grad_stream", "first"),
+    Quantity("gradient, last point", "the gradient at the last point", "grad_stream", "last"),
     Quantity("last W_2", "the gradient of the last feed-forward matrix", "grad_w2", "last block"),
-    Quantity("stream variance", "the variance of the stream after the last block", "stream_var", "last point"),
+    Quantity("stream variance", "the variance of the stream after the last block", "stream_var", "last"),
 )
 
 

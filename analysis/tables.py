@@ -1,6 +1,7 @@
 """Tables that figures and claims are made of. Every table names its grouping columns; no average crosses outcomes."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,15 @@ STEP_COLUMNS = ("loss",)
 LAYER_COLUMNS = ("grad_stream", "grad_rel", "stream_var", "token_cosine", "norm_std_attn", "norm_std_ffn")
 DRAWN = Columns(STEP_COLUMNS, LAYER_COLUMNS)  # what figures read, and what the reference keeps
 LAW = (("grad_stream", "first"), ("grad_stream", "last"), ("grad_rel", "first"))  # grad_rel is 1 at the last point
+
+
+PLACES: dict[str, Callable[[pd.Series], pd.Series]] = {  # layer by depth: points of the stream, and blocks
+    "first": lambda depth: 0 * depth,
+    "middle": lambda depth: depth // 2,
+    "last": lambda depth: depth,
+    "first block": lambda depth: 0 * depth,
+    "last block": lambda depth: depth - 1,
+}
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,7 @@ def depth_law(runs: pd.DataFrame, layers: pd.DataFrame, at: tuple[Moment, ...]) 
     name = {moment.step: moment.name for moment in at}
     rows = []
     for quantity, place in LAW:
-        part = chosen[chosen["layer"] == (0 if place == "first" else chosen["depth"])]
+        part = at_place(chosen, place)
         keep = part[["run", *CELL, "seed", "outcome", "step"]]
         rows.append(keep.assign(moment=part["step"].map(name), quantity=quantity, place=place, value=part[quantity]))
     return pd.concat(rows, ignore_index=True)
@@ -132,6 +142,11 @@ def exponents(law: pd.DataFrame) -> pd.DataFrame:
             row[f"lawful{suffix}"] = fit.stray < STRAY
         rows.append(row | {"points": len(group), "undrawable": int((~drawable(group["value"])).sum())})
     return pd.DataFrame(rows)
+
+
+def at_place(layers: pd.DataFrame, place: str) -> pd.DataFrame:
+    """The rows, of a table with columns `layer` and `depth`, at one of PLACES."""
+    return layers[layers["layer"] == PLACES[place](layers["depth"])]
 
 
 def drawable(value: pd.Series) -> pd.Series:

@@ -29,7 +29,7 @@ DASHES: dict[float, Any] = {exponent: dash for exponent, dash, _ in GUIDES} | {1
 
 @dataclass(frozen=True)
 class Panel:
-    """A column of `layers` at the first or last stream point, or in the last block. guides : exponents to compare with."""
+    """A column of `layers` at one of tables.PLACES. guides : exponents to compare with."""
 
     title: str
     column: str
@@ -39,8 +39,7 @@ class Panel:
     def of(self, story: Story) -> pd.DataFrame:
         """One row per run at initialisation: columns variant, warmup, depth, seed, value."""
         table = tables.profile(story.runs, story.study.layers, self.column, 0)
-        at = {"first": 0, "last": table["depth"], "last block": table["depth"] - 1}[self.place]
-        return table[(table["layer"] == at) & (table["outcome"] != "diverged")]
+        return tables.at_place(table[table["outcome"] != "diverged"], self.place)
 
 
 LOSS, FALLING = r"\|\partial\,\mathrm{loss}/\partial ", (0, -0.5, -1)

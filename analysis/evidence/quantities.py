@@ -8,14 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.evidence.record import Reads, Selection
-
-PLACES: dict[str, Callable[[pd.Series], pd.Series]] = {  # layer by depth: points of the stream, and blocks
-    "first": lambda depth: 0 * depth,
-    "middle": lambda depth: depth // 2,
-    "last": lambda depth: depth,
-    "first block": lambda depth: 0 * depth,
-    "last block": lambda depth: depth - 1,
-}
+from analysis.tables import at_place
 
 
 @dataclass(frozen=True)
@@ -47,7 +40,7 @@ class Quantity(ABC):
 
 @dataclass(frozen=True)
 class Point(Quantity):
-    """A column of `layers` at one of PLACES."""
+    """A column of `layers` at one of tables.PLACES."""
 
     column: str
     place: str
@@ -59,7 +52,7 @@ class Point(Quantity):
 
     def of(self, runs: Selection) -> Numbers:
         table = runs.layers((self.column,), self.step)
-        at = table[table["layer"] == PLACES[self.place](table["depth"])]
+        at = at_place(table, self.place)
         return Numbers(at.set_index("run")[self.column].astype(float))
 
 
@@ -167,33 +160,36 @@ class OfRun(Quantity):
 
 
 @dataclass(frozen=True)
-class Difference(Quantity):
-    """One quantity minus another of the same run."""
+class Pair(Quantity):
+    """Two quantities of the same run, made into one."""
 
-    plus: Quantity
-    minus: Quantity
-
-    @property
-    def reads(self) -> Reads:
-        return self.plus.reads | self.minus.reads
-
-    def of(self, runs: Selection) -> Numbers:
-        return _joined(self.plus.of(runs), self.minus.of(runs), lambda a, b: a - b)
-
-
-@dataclass(frozen=True)
-class Ratio(Quantity):
-    """One quantity over another of the same run."""
-
-    over: Quantity
-    under: Quantity
+    one: Quantity
+    other: Quantity
 
     @property
     def reads(self) -> Reads:
-        return self.over.reads | self.under.reads
+        return self.one.reads | self.other.reads
 
     def of(self, runs: Selection) -> Numbers:
-        return _joined(self.over.of(runs), self.under.of(runs), lambda a, b: a / b)
+        return _joined(self.one.of(runs), self.other.of(runs), self.how)
+
+    @abstractmethod
+    def how(self, one: pd.Series, other: pd.Series) -> pd.Series:
+        """The quantity, from both by run."""
+
+
+class Difference(Pair):
+    """One quantity minus another."""
+
+    def how(self, one: pd.Series, other: pd.Series) -> pd.Series:
+        return one - other
+
+
+class Ratio(Pair):
+    """One quantity over another."""
+
+    def how(self, one: pd.Series, other: pd.Series) -> pd.Series:
+        return one / other
 
 
 def _joined(a: Numbers, b: Numbers, how: Callable[[pd.Series, pd.Series], pd.Series]) -> Numbers:

@@ -2,7 +2,7 @@
 
 import re
 
-from analysis.ledger import exact, gradients, stream, training, variants
+from analysis.ledger import collapse, exact, gradients, stream, training, variants
 from analysis.ledger.entry import Claim, Test
 
 __all__ = ["CLAIMS", "Claim", "Test"]
@@ -13,6 +13,5 @@ def _place(claim: Claim) -> tuple[int, str]:
     return int(number.group()) if number else 0, claim.id
 
 
-CLAIMS: tuple[Claim, ...] = tuple(
-    sorted((claim for module in (gradients, stream, training, variants, exact) for claim in module.CLAIMS), key=_place)
-)
+MODULES = (gradients, collapse, stream, training, variants, exact)
+CLAIMS: tuple[Claim, ...] = tuple(sorted((claim for module in MODULES for claim in module.CLAIMS), key=_place))

@@ -67,12 +67,12 @@ def _(quantity: Slope, value: float, L: int):
 @plant.register
 def _(quantity: quantities.Difference, value: float, L: int):
     rest = -0.3
-    return _both(plant(quantity.minus, rest, L), plant(quantity.plus, value + rest, L))
+    return _both(plant(quantity.other, rest, L), plant(quantity.one, value + rest, L))
 
 
 @plant.register
 def _(quantity: quantities.Ratio, value: float, L: int):
-    return _both(plant(quantity.under, 1.5, L), plant(quantity.over, 1.5 * value, L))
+    return _both(plant(quantity.other, 1.5, L), plant(quantity.one, 1.5 * value, L))
 
 
 def _both(one: tuple[Layers, Steps], two: tuple[Layers, Steps]) -> tuple[Layers, Steps]:
