@@ -46,7 +46,7 @@ def even(column: str, depth: int) -> Test:
     return Test(
         when=f"{depth} blocks, {'what the loss loses' if column == 'layer_drop' else 'how far a block turns the stream'}",
         study="effective_depth", where={"norm": "pre", "outcome": "trained", "depth": depth},
-        quantity=f"{USED[column]}: (late - early)/(late + early), means over the last and the first third of the blocks",
+        quantity=f"{USED[column]}: (late - early)/(|late| + |early|), means over the last and the first third of the blocks",
         unit="1", prediction="equal within a factor of 2", measure=Mean(OverBlocks(contrast, column, LAST)),
         rule=Near(0, 1 / 3), figure="effective_depth",
     )  # fmt: skip
@@ -56,7 +56,7 @@ def fewer(column: str, depth: int) -> Test:
     return Test(
         when=f"{depth} blocks, by {'what the loss loses' if column == 'layer_drop' else 'how far the stream turns'}",
         study="effective_depth", where={"norm": ("pre", "post"), "outcome": "trained", "depth": depth},
-        quantity=f"share of blocks in use, (Σv)²/(L Σv²) of the {USED[column]}, Post-LN minus Pre-LN", unit="1",
+        quantity=f"share of blocks in use, (Σ|v|)²/(L Σv²) of the {USED[column]}, Post-LN minus Pre-LN", unit="1",
         prediction="Post-LN uses fewer", measure=Apart(OverBlocks(share_in_use, column, LAST), "norm", "post", "pre"),
         rule=AtMost(0), figure="effective_depth",
     )  # fmt: skip
