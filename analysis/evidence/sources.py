@@ -55,7 +55,14 @@ class Sources:
         if found is None or found.source.kind != kind:
             raise SchemaError(f"{study}: {_place(kind)} changed while they were read; evaluate again")
         source = found.source
-        return Record(found, f"{_place(kind)} at {source.scale}, {source.origin}")
+        return Record(found, f"{_place(kind)} at {source.scale}, {source.origin}{self._passed_over(study, kind)}")
+
+    def _passed_over(self, study: str, kind: Kind) -> str:
+        """What a reader of the reference should know of runs of their own."""
+        plan = self._plan(study)
+        if kind == "runs" or self.reference or plan is None:
+            return ""
+        return f"; not your own ({plan}), since not all studies of this claim are done here"
 
     def _why_not(self, study: str, kind: Kind) -> str:
         plan = self._plan(study)
