@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from experiments.config import ModelConfig
+from experiments.config import ModelConfig, NormConfig
 from experiments.gauge import Gauge, attention_statistics, mean_square
+from experiments.norms import qk_norms
 from experiments.placements.base import Kind
 
 # Hendrycks and Gimpel 2016 (arXiv:1606.08415): exact GELU and its tanh approximation; SiLU: the same, section 2.
@@ -53,10 +54,11 @@ class Attention(nn.Module):
 
     kind: ClassVar[Kind] = "attn"
 
-    def __init__(self, model: ModelConfig, context: int) -> None:
+    def __init__(self, model: ModelConfig, norm: NormConfig, context: int) -> None:
         super().__init__()
         D, self.n_head, self.dropout = model.width, model.n_head, model.dropout
         self.wq, self.wk, self.wv = (nn.Linear(D, D, bias=model.bias) for _ in range(3))
+        self.norm_q, self.norm_k = qk_norms(norm, self.n_head, D // self.n_head, context)
         self.wo = nn.Identity() if model.value_only else nn.Linear(D, D, bias=model.bias)
         rope = model.positions == "rope"
         self.rotary = Rotary(context, D // self.n_head, model.rope_base) if rope else nn.Identity()
@@ -67,9 +69,9 @@ class Attention(nn.Module):
         self.output = Gauge(mean_square)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        q_BHTK = self.rotary(heads(self.wq(x_BTD), self.n_head))
-        k_BHTK = self.rotary(heads(self.wk(x_BTD), self.n_head))
-        v_BHTK = self.norm_v(heads(self.wv(x_BTD), self.n_head))
+        q_BHTK = self.rotary(self.norm_q(split(self.wq(x_BTD), self.n_head)).transpose(1, 2))
+        k_BHTK = self.rotary(self.norm_k(split(self.wk(x_BTD), self.n_head)).transpose(1, 2))
+        v_BHTK = self.norm_v(split(self.wv(x_BTD), self.n_head)).transpose(1, 2)
         dropout = self.dropout if self.training else 0.0
         y_BHTK = F.scaled_dot_product_attention(self.scores(q_BHTK, k_BHTK), k_BHTK, v_BHTK, dropout_p=dropout, is_causal=True)
         y_BTD = y_BHTK.transpose(1, 2).flatten(2)
@@ -86,10 +88,11 @@ class CrossAttention(nn.Module):
     kind: ClassVar[Kind] = "cross"
     memory_MD: Tensor
 
-    def __init__(self, model: ModelConfig) -> None:
+    def __init__(self, model: ModelConfig, norm: NormConfig) -> None:
         super().__init__()
         D, self.n_head, self.dropout, self.cosine = model.width, model.n_head, model.dropout, model.memory_cosine
         self.wq, self.wk, self.wv, self.wo = (nn.Linear(D, D, bias=model.bias) for _ in range(4))
+        self.norm_q, self.norm_k = qk_norms(norm, self.n_head, D // self.n_head, model.memory_tokens)
         self.norm_v: nn.Module = nn.Identity()  # sockets that a placement may fill
         self.norm_out: nn.Module = nn.Identity()
         self.drop = nn.Dropout(model.dropout)
@@ -98,16 +101,17 @@ class CrossAttention(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         memory_BMD = self.memory_MD.expand(len(x_BTD), -1, -1)
-        q_BHTK, k_BHMK = heads(self.wq(x_BTD), self.n_head), heads(self.wk(memory_BMD), self.n_head)
-        v_BHMK = self.norm_v(heads(self.wv(memory_BMD), self.n_head))
+        q_BHTK = self.norm_q(split(self.wq(x_BTD), self.n_head)).transpose(1, 2)
+        k_BHMK = self.norm_k(split(self.wk(memory_BMD), self.n_head)).transpose(1, 2)
+        v_BHMK = self.norm_v(split(self.wv(memory_BMD), self.n_head)).transpose(1, 2)
         dropout = self.dropout if self.training else 0.0
         y_BHTK = F.scaled_dot_product_attention(q_BHTK, k_BHMK, v_BHMK, dropout_p=dropout)
         return self.output(self.drop(self.wo(self.norm_out(y_BHTK.transpose(1, 2).flatten(2)))))
 
 
-def heads(x_BTD: Tensor, n_head: int) -> Tensor:
-    """The features split into heads, [B, H, T, K]."""
-    return x_BTD.unflatten(-1, (n_head, -1)).transpose(1, 2)
+def split(x_BTD: Tensor, n_head: int) -> Tensor:
+    """The features in heads, [B, T, H, K]."""
+    return x_BTD.unflatten(-1, (n_head, -1))
 
 
 class FeedForward(nn.Module):
@@ -132,10 +136,10 @@ class FeedForward(nn.Module):
 
 
 BranchModule = Attention | CrossAttention | FeedForward
-BRANCHES: dict[str, Callable[[ModelConfig, int], BranchModule]] = {
+BRANCHES: dict[str, Callable[[ModelConfig, NormConfig, int], BranchModule]] = {
     "attn": Attention,
-    "cross": lambda model, _context: CrossAttention(model),
-    "ffn": lambda model, _context: FeedForward(model),
+    "cross": lambda model, norm, _context: CrossAttention(model, norm),
+    "ffn": lambda model, _norm, _context: FeedForward(model),
 }
 
 

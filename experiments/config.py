@@ -17,7 +17,9 @@ SINGLE = "single"  # the study name of a run that belongs to no study
 
 # Options that are not files of their own. A test holds each tuple against the table that implements it.
 KNOWN: dict[str, tuple[str, ...]] = {
-    "norm.kind": ("layernorm", "rmsnorm"),
+    "norm.kind": ("layernorm", "rmsnorm", "dyt", "none"),
+    "norm.qk": ("none", "l2", "layernorm", "rmsnorm"),
+    "norm.qk_axis": ("head", "projection"),
     "model.ffn": ("gelu", "gelu_tanh", "relu", "silu", "swiglu"),
     "model.branches": ("attn", "cross", "ffn"),
     "model.positions": ("learned", "rope", "none"),
@@ -32,12 +34,31 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }
 
 
+INSIDE = ("values", "output")  # sockets of a branch: norm_v, and norm_out before W_O and W_2
 TAKES_STD = ("gpt2", "gpt2_scaled")  # schemes whose std is init.std
 TAKES_BETAS = ("adamw", "radam")
 
 
 class ConfigError(ValueError):
     """A value that cannot be run. The message names the value and the remedy."""
+
+
+@dataclass
+class EquationConfig:
+    """What a placement computes, as formulas (experiments/formula.py) that the conformance kit holds its class to.
+
+    Names: x and the further streams; f, the branch; N blocks, l this block, k this branch, both from 1; attn, cross, ffn,
+    whether the branch is one; those of ``where``; final, the final norm; else an attribute of the class: a norm, a parameter.
+    """
+
+    x: str = ""  # the stream after a branch
+    out: str = ""  # what the readout reads
+    streams: dict[str, str] = field(default_factory=dict)  # further ones after a branch, in order
+    enter: dict[str, str] = field(default_factory=dict)  # before the first branch; x = the embedded input
+    where: dict[str, str] = field(default_factory=dict)  # constants
+    start: dict[str, str] = field(default_factory=dict)  # initial values of the class's parameters, but for norms
+    gain: str = "1"  # times the initial std of W_V, W_O, W_1, W_2, W_G
+    inside: list[str] = field(default_factory=list)  # norms that it puts into the branch: values, output
 
 
 @dataclass
@@ -49,6 +70,10 @@ class NormConfig:
     label: str = MISSING
     color: str = MISSING
     linestyle: str = MISSING
+    qk: str = "none"
+    qk_axis: str = "head"
+    dyt_alpha: float = 0.5
+    equation: EquationConfig = field(default_factory=EquationConfig)
 
 
 @dataclass
@@ -69,6 +94,8 @@ class ModelConfig:
     value_only: bool = False
     memory_tokens: int = 64
     memory_cosine: float = 0.0
+    vocab: int | None = None
+    max_positions: int | None = None
 
 
 @dataclass

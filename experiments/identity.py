@@ -20,10 +20,11 @@ from experiments.config import CONF, Config, ConfigError
 # Keys, and groups of keys, that change where or how a run is made, or how it is drawn, but not what it finds.
 NOT_SCIENCE = (
     *("results", "device", "threads", "sweep", "study", "scale", "logger"),
-    *("norm.label", "norm.color", "norm.linestyle"),
+    *("norm.label", "norm.color", "norm.linestyle", "norm.equation"),
 )
-# Fields of `norm` that stand in a variant's name where they differ from its file, and the neutral value of each.
-AXES: Mapping[str, str | None] = {"kind": None, "qk": "none"}
+# Fields of `norm` that stand in a variant's name where they differ from its file, the neutral value of each, and what is
+# put before the value.
+AXES: Mapping[str, tuple[str | None, str]] = {"kind": (None, ""), "qk": ("none", "qk_"), "qk_axis": ("head", "qk_")}
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 Science = dict[str, Any]  # flattened dotted keys
 
@@ -116,10 +117,10 @@ def _departures(cfg: DictConfig) -> list[str]:
     name = _safe("norm.name", cfg.norm.name)
     given = {**_norm_of(CONF / "config.yaml", "norm"), **_norm_of(CONF / "norm" / f"{name}.yaml", None)}
     found = []
-    for axis, neutral in AXES.items():
+    for axis, (neutral, prefix) in AXES.items():
         value = OmegaConf.select(cfg, f"norm.{axis}")
         if value is not None and value != given.get(axis, neutral):
-            found.append(_safe(f"norm.{axis}", value))
+            found.append(prefix + _safe(f"norm.{axis}", value))
     return found
 
 

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from experiments import placements
 from experiments.branches import BRANCHES, Attention, BranchModule, CrossAttention
-from experiments.config import ModelConfig
+from experiments.config import ModelConfig, NormConfig
 from experiments.norms import norm_maker
 from experiments.placements.base import Placement, Site, Stream
 
@@ -50,15 +50,17 @@ class Transformer(nn.Module):
     def __init__(self, model: DictConfig, norm: DictConfig, shape: Shape) -> None:
         super().__init__()
         options = cast("ModelConfig", OmegaConf.to_object(model))  # a DictConfig takes a tenth of building to read
+        norms = cast("NormConfig", OmegaConf.to_object(norm))
+        vocab, positions = options.vocab or shape.vocab, options.max_positions or shape.context
         self.depth, self.checkpointing = options.depth, options.checkpointing
         self.watchers: tuple[Watcher, ...] = ()
-        self.wte = nn.Embedding(shape.vocab, options.width)
-        self.wpe = nn.Embedding(shape.context, options.width) if options.positions == "learned" else None
+        self.wte = nn.Embedding(vocab, options.width)
+        self.wpe = nn.Embedding(positions, options.width) if options.positions == "learned" else None
         self.drop = nn.Dropout(options.dropout)
-        placement, make_norm = placements.find(norm.placement), norm_maker(norm.kind, norm.eps, options.bias)
+        placement, make_norm = placements.find(norms.placement), norm_maker(norms, options.bias)
         self.blocks = nn.ModuleList()
         for layer in range(options.depth):
-            branches = [BRANCHES[name](options, shape.context) for name in options.branches]
+            branches = [BRANCHES[name](options, norms, shape.context) for name in options.branches]
             n = len(branches)
             joins = [
                 placement(make_norm, Site(options.width, layer, options.depth, branch.kind, n * layer + k, n * options.depth))
@@ -69,7 +71,7 @@ class Transformer(nn.Module):
             self.blocks.append(Block(joins, branches))
         wants_norm = placement.final_norm if options.final_norm is None else options.final_norm
         self.final_norm = make_norm(options.width) if wants_norm else nn.Identity()
-        self.head = nn.Linear(options.width, shape.vocab, bias=False)
+        self.head = nn.Linear(options.width, vocab, bias=False)
         if options.tied:
             self.head.weight = self.wte.weight
 

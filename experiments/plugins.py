@@ -14,12 +14,16 @@ def find(package: Path, kind: type[Kind], key: str, name: str) -> type[Kind]:
     known = modules_in(package)
     if name not in known:
         raise ConfigError(f"{key}={name} is not known; known are: {', '.join(known)}")
-    module = importlib.import_module(f"experiments.{package.name}.{name}")
+    file = f"experiments/{package.name}/{name}.py"
+    try:
+        module = importlib.import_module(f"experiments.{package.name}.{name}")
+    except Exception as error:  # whatever a module's code may raise
+        raise ConfigError(f"{file} cannot be imported: {type(error).__name__}: {error}; correct it") from error
     classes = [
         value
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, kind) and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
-        raise ConfigError(f"experiments/{package.name}/{name}.py defines {len(classes)} {kind.__name__} classes; make it one")
+        raise ConfigError(f"{file} defines {len(classes)} {kind.__name__} classes; make it one")
     return classes[0]

@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from experiments import probes
+from experiments.calibration import calibrate
 from experiments.config import ConfigError
 from experiments.data import Source, make_source
 from experiments.init import initialise
@@ -19,6 +20,7 @@ from experiments.model import Shape, Transformer, count_parameters, flops_per_to
 from experiments.optim import make_optimizer
 from experiments.probes.base import Panel
 from experiments.record import RunWriter
+from experiments.trial import check_variants
 
 
 def silent(_step: int, _loss: float, _tokens: int) -> None:
@@ -37,6 +39,7 @@ def run(cfg: DictConfig, report: Report = silent) -> str:
     with RunWriter(cfg, make_manifest() | there | {"data": source.describe()}) as writer:
         torch.manual_seed(cfg.seed)  # dropout; weights and batches have generators of their own
         model = build(cfg, source.vocab, device)
+        calibrate(model, torch.from_numpy(source.batch(cfg.seed, 0, cfg.train.batch, cfg.train.context)[:, :-1]).to(device))
         writer.made_with(
             parameters=count_parameters(model),
             flops_per_token=flops_per_token(model, cfg.train.context),
@@ -87,6 +90,12 @@ def find_device(name: str) -> torch.device:
         here = ", ".join(kind for kind, is_there in there.items() if is_there)
         raise ConfigError(f"device={name} is not there; this machine and this torch have: {here}, or device=auto")
     return torch.device(name)
+
+
+def check(cfgs: Sequence[DictConfig]) -> None:
+    """ConfigError if a device or a precision is not to be had, or a variant is none."""
+    check_devices(cfgs)
+    check_variants(cfgs)
 
 
 def check_devices(cfgs: Iterable[DictConfig]) -> None:

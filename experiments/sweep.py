@@ -38,7 +38,8 @@ def run_sweep(
     """Run every job that is not done, each in a process of its own; the exit code says whether all could be.
 
     overrides : the command, as given; names the plan.
-    prepare : called once with the configs that are to be run, before any starts; raises ConfigError to stop.
+    prepare : called once with the configs that are to be run, before any starts but after the server of their processes is
+        set up; raises ConfigError to stop.
     Returns 0, 1 while a run is failed, killed, oom or interrupted, or 128 + n after signal n.
     """
     console = Console(highlight=False, soft_wrap=True, markup=False)
@@ -48,12 +49,12 @@ def run_sweep(
         _list(console, task)
         return 0
     make_folder(task.folder)
+    pool = Pool(target, task.size, max(cfg.threads for cfg in cfgs), preload)
     if prepare and task.todo:
         prepare([job.cfg for job in task.todo])
     make_plan(overrides, task.jobs).write()
     stopped = 0
     if task.todo:
-        pool = Pool(target, task.size, max(cfg.threads for cfg in cfgs), preload)
         with Progress(console, task.todo, len(task.jobs) - len(task.todo), task.size, task.rate) as progress:
             stopped = _run(pool, deque(task.todo), progress, cfgs[0].sweep.retry)
     return _closing(console, task.jobs, stopped)

@@ -84,10 +84,10 @@ def train(cfg: DictConfig) -> None:
     if job.state().done:
         console.print(f"already {job.state().state}: {job.folder}")
         return
-    from experiments.run import run  # noqa: PLC0415 - torch, which a sweep's parent never imports
+    from experiments.run import check, run  # noqa: PLC0415 - torch, which a sweep's parent never imports
 
-    make_source(cfg)
-    check_devices([cfg])
+    check_source(cfg)
+    check([cfg])
     text, columns = "{task.fields[step]}", (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(TextColumn(job.name), *columns, TextColumn(text), console=console) as progress:
         bar, began = progress.add_task("", total=cfg.train.steps, step=""), time.monotonic()
@@ -101,20 +101,26 @@ def train(cfg: DictConfig) -> None:
 
 
 def check_jobs(jobs: Sequence[DictConfig]) -> None:
-    """ConfigError before any job starts if a token source, a device or a precision is not to be had."""
-    for cfg in {str((cfg.data, cfg.train.context)): cfg for cfg in jobs}.values():
-        make_source(cfg)
-    special = [cfg for cfg in jobs if cfg.device not in {"auto", "cpu"} or cfg.train.precision != "fp32"]
-    if special:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:
-            child.submit(check_devices, special).result()
+    """ConfigError before any job starts if a token source, a device or a precision is not to be had, or a variant is none."""
+    for cfg in {str((cfg.data, cfg.train.context, cfg.model.vocab)): cfg for cfg in jobs}.values():
+        check_source(cfg)
+    with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as child:
+        child.submit(_check_with_torch, jobs).result()
 
 
-def check_devices(jobs: Sequence[DictConfig]) -> None:
-    """The same for devices alone; asks torch."""
-    from experiments import run  # noqa: PLC0415 - torch, which a sweep's parent never imports
+def _check_with_torch(jobs: Sequence[DictConfig]) -> None:
+    from experiments.run import check  # noqa: PLC0415 - torch, which a sweep's parent never imports
 
-    run.check_devices(jobs)
+    check(jobs)
+
+
+def check_source(cfg: DictConfig) -> None:
+    """ConfigError if the tokens of a config are not to be had, or are more than its model has rows for."""
+    ids, rows = make_source(cfg).vocab, cfg.model.vocab
+    if rows is not None and rows < ids:
+        raise ConfigError(
+            f"model.vocab={rows} is below the {ids} token ids of data={cfg.data.name}; raise it to {ids} or more"
+        )
 
 
 def refuse_two_studies(overrides: Sequence[str]) -> None:

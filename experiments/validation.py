@@ -8,7 +8,8 @@ from difflib import get_close_matches
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from experiments.config import CONF, KNOWN, PACKAGE, TAKES_BETAS, TAKES_STD, Config, ConfigError, modules_in
+from experiments.config import CONF, INSIDE, KNOWN, PACKAGE, TAKES_BETAS, TAKES_STD, Config, ConfigError, modules_in
+from experiments.formula import names_in
 
 SEEDS = 2**63  # torch's generators take no more
 COLOR = re.compile(r"#[0-9A-Fa-f]{6}")
@@ -31,7 +32,6 @@ def _complaints(cfg: DictConfig) -> Iterator[str]:
     for key, known in KNOWN.items():
         value = OmegaConf.select(cfg, key)
         yield from _unknown(key, value if isinstance(value, ListConfig) else [value], known)
-    yield from _unknown("norm.placement", [cfg.norm.placement], modules_in(PACKAGE / "placements"))
     yield from _unknown("probe.names", cfg.probe.names, modules_in(PACKAGE / "probes"))
     yield from _norm(cfg.norm)
     yield from _numbers(cfg)
@@ -87,14 +87,15 @@ def _unknown(key: str, values: Iterable[str], known: tuple[str, ...]) -> Iterato
 
 def _numbers(cfg: DictConfig) -> Iterator[str]:
     at_least_one = (
-        "model.depth model.width model.n_head model.d_ff model.memory_tokens train.batch train.context train.accumulate "
-        "train.eval_every train.eval_batches study.draws probe.every probe.per_decade data.vocab threads sweep.jobs"
+        "model.depth model.width model.n_head model.d_ff model.memory_tokens model.vocab model.max_positions train.batch "
+        "train.context train.accumulate train.eval_every train.eval_batches study.draws probe.every probe.per_decade "
+        "data.vocab threads sweep.jobs"
     )
     for key in at_least_one.split():
         value = OmegaConf.select(cfg, key)
         if value is not None and value < 1:
             yield f"{key}={value} must be 1 or more"
-    for key in ("norm.eps", "optim.lr", "optim.eps", "model.rope_base"):
+    for key in ("norm.eps", "norm.dyt_alpha", "optim.lr", "optim.eps", "model.rope_base"):
         value = OmegaConf.select(cfg, key)
         if value is not None and not (math.isfinite(value) and value > 0):
             yield f"{key}={value} must be a finite number above 0"
@@ -118,12 +119,30 @@ def _norm(norm: DictConfig) -> Iterator[str]:
     """A run is named and drawn after its norm file, so the file must be that of the placement, and drawable."""
     path = CONF / "norm" / f"{norm.name}.yaml"
     given = OmegaConf.load(path) if path.exists() else norm
+    known = modules_in(PACKAGE / "placements")
+    if norm.placement not in known:
+        yield (
+            f"norm.placement={norm.placement}, of conf/norm/{norm.name}.yaml, is not known: there is no "
+            f"experiments/placements/{norm.placement}.py; write it, or name one of: {', '.join(known)}"
+        )
     if given.placement != norm.placement:
         yield f"norm.placement={norm.placement} under the name of norm={norm.name}; choose the placement by its file: norm=..."
     if not COLOR.fullmatch(norm.color):
         yield f"norm.color={norm.color} is no colour; write it as '#0072B2'"
+    for formula in _formulas(norm.equation):
+        names_in(formula)
+    for name in norm.equation.inside:
+        if name not in INSIDE:
+            yield f"norm.equation.inside={name} is not known; known are: {', '.join(INSIDE)}"
     if not LINESTYLE.fullmatch(norm.linestyle):
         yield f"norm.linestyle={norm.linestyle} is no line style; use - -- -. : or dashes in points as '(0, (5, 1))'"
+
+
+def _formulas(equation: DictConfig) -> Iterator[str]:
+    """Every formula that is given."""
+    single = (equation.x, equation.out, equation.gain)
+    several = (equation.streams, equation.enter, equation.where, equation.start)
+    yield from filter(None, (*single, *(text for group in several for text in group.values())))
 
 
 def _model(model: DictConfig) -> Iterator[str]:
@@ -141,6 +160,9 @@ def _model(model: DictConfig) -> Iterator[str]:
 
 def _training(cfg: DictConfig) -> Iterator[str]:
     train, schedule = cfg.train, cfg.schedule
+    positions = cfg.model.max_positions
+    if positions is not None and positions < train.context:
+        yield f"train.context={train.context} is longer than model.max_positions={positions}; shorten it or raise that"
     if schedule.warmup < 0:
         yield f"schedule.warmup={schedule.warmup} must be 0 or more"
     if schedule.warmup > train.steps > 0:

@@ -4,6 +4,7 @@ from typing import ClassVar, final
 
 from torch import Tensor, nn
 
+from experiments.exact.check import norm
 from experiments.model import Transformer
 from experiments.norms import MakeNorm, norm_maker
 from experiments.placements.base import Branch, Placement, Site, Stream
@@ -35,7 +36,7 @@ class TwoStreams(Placement):
 
 def give_two_streams(model: Transformer) -> None:
     """Replace every join of a model, in place, in the floats of its embedding."""
-    make_norm, width = norm_maker("layernorm", 1e-5, True), model.wte.embedding_dim
+    make_norm, width = norm_maker(norm(), True), model.wte.embedding_dim
     for layer, block in enumerate(model.blocks):
         sites = [Site(width, layer, model.depth, branch.kind, 0, 1) for branch in block.branches]
         block.joins = nn.ModuleList(TwoStreams(make_norm, site).to(model.wte.weight.dtype) for site in sites)

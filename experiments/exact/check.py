@@ -36,7 +36,12 @@ def transformer(placement: str, shape: Shape = SMALL, **options: Any) -> Transfo
     """A model with LayerNorm; options are those of ModelConfig."""
     given: dict[str, Any] = {"n_head": 2, "ffn": "gelu", "positions": "learned"} | options
     model = OmegaConf.structured(ModelConfig(**given))
-    return Transformer(model, OmegaConf.structured(NormConfig(placement=placement, kind="layernorm", eps=EPS)), shape)
+    return Transformer(model, OmegaConf.structured(norm(placement=placement)), shape)
+
+
+def norm(kind: str = "layernorm", eps: float = EPS, placement: str = "") -> NormConfig:
+    """A config of a norm that is not drawn."""
+    return NormConfig(name=placement, placement=placement, kind=kind, eps=eps, label="", color="", linestyle="")
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

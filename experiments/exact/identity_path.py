@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from experiments import placements
-from experiments.exact.check import EPS, ROUNDING, Check
+from experiments.exact.check import EPS, ROUNDING, Check, norm
 from experiments.norms import norm_maker
 from experiments.placements.base import Kind, Placement, Site
 
@@ -51,7 +51,7 @@ def past_constant_branches(placement: type[Placement]) -> tuple[list[float], lis
     x0_D = torch.tensor(X0, dtype=torch.float64, requires_grad=True)
     x_D: Tensor = x0_D
     for index, (kind, delta) in enumerate(DELTAS.items()):
-        join = placement(norm_maker("layernorm", EPS, True), Site(2, 0, 1, kind, index, len(DELTAS))).double()
+        join = placement(norm_maker(norm(), True), Site(2, 0, 1, kind, index, len(DELTAS))).double()
         delta_D = torch.tensor(delta, dtype=torch.float64)
         x_D = join(x_D, lambda _, delta_D=delta_D: delta_D)
     (gradient_D,) = torch.autograd.grad(x_D, x0_D, torch.tensor(GRADIENT, dtype=torch.float64))

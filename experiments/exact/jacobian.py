@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from experiments.exact.check import ROUNDING, Check, normal
+from experiments.exact.check import ROUNDING, Check, norm, normal
 from experiments.norms import norm_maker
 
 NO_EPS = 1e-30  # far below float64's resolution of a variance near 1
@@ -36,7 +36,7 @@ LAWS = {
 def checks() -> Iterator[Check]:
     for kind in LAWS:
         for width in WIDTHS:
-            yield from of_norm(norm_maker(kind, NO_EPS, True)(width).double(), kind, width)
+            yield from of_norm(norm_maker(norm(kind, NO_EPS), True)(width).double(), kind, width)
 
 
 def of_norm(norm: nn.Module, kind: str, width: int) -> Iterator[Check]:

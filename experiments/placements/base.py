@@ -1,7 +1,7 @@
 """The contract of a placement: a module that receives the branch and joins it to the residual stream."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -50,6 +50,10 @@ class Placement(nn.Module, ABC):
 
     def fit(self, branch: nn.Module) -> None:
         """May fill the branch's sockets ``norm_v`` and ``norm_out`` (before W_O or W_2). Called once, when built."""
+
+    def calibrate(self, variance_K: Sequence[float]) -> None:
+        """May set the join's parameters, once, before the first step. variance_K: variance of the output of every residual
+        branch of the model at initialisation, in the model's order (this one's is at ``site.index``)."""
 
     def enter(self, x_BTD: Tensor) -> Stream:
         """The stream before the first branch. Called on the first join of the model only."""

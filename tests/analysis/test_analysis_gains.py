@@ -113,6 +113,7 @@ def test_weights_have_the_std_that_the_experiments_draw(init: str, ffn: str) -> 
     from omegaconf import OmegaConf  # noqa: PLC0415
 
     from experiments.config import ModelConfig  # noqa: PLC0415
+    from experiments.exact.check import norm  # noqa: PLC0415
     from experiments.init import initialise, matrices  # noqa: PLC0415
     from experiments.model import Shape, Transformer  # noqa: PLC0415
 
@@ -120,7 +121,7 @@ def test_weights_have_the_std_that_the_experiments_draw(init: str, ffn: str) -> 
     setup["model"] |= {"value_only": False, "memory_tokens": 4, "memory_cosine": 0.0}
     cfg = OmegaConf.create(setup)
     options = OmegaConf.structured(ModelConfig(**setup["model"]))
-    model = Transformer(options, cfg.norm, Shape(vocab=5, context=8))
+    model = Transformer(options, OmegaConf.structured(norm(placement="pre")), Shape(vocab=5, context=8))
     initialise(model, cfg.init, seed=0)
     w = weights(setup)
     drawn = [(m.name, m.linear) for m in matrices(model) if m.layer == 1 and m.name in w.std]

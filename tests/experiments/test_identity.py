@@ -145,8 +145,19 @@ def test_an_axis_is_in_the_variant_only_where_it_departs_from_the_norms_file(
     own = OmegaConf.create({"norm": {"name": "pre", "kind": "rmsnorm", "qk": "l2", "label": "Pre"}})
     assert variant(own) == "pre"
     own.norm.kind, own.norm.qk = "layernorm", "none"
-    assert variant(own) == "pre-layernorm-none"
-    assert label(own) == "Pre (layernorm, none)"
+    assert variant(own) == "pre-layernorm-qk_none"
+    assert label(own) == "Pre (layernorm, qk_none)"
+
+
+def test_a_norm_of_queries_is_not_taken_for_the_kind_of_all_norms() -> None:
+    axes = ("norm.kind=rmsnorm", "norm.qk=rmsnorm", "norm.qk_axis=projection")
+    assert [variant(config(axis)) for axis in axes] == ["pre-rmsnorm", "pre-qk_rmsnorm", "pre-qk_projection"]
+    assert variant(config(*axes)) == "pre-rmsnorm-qk_rmsnorm-qk_projection"
+
+
+def test_an_equation_is_no_part_of_what_a_run_finds() -> None:
+    other = changed(norm__equation__x="norm(x)")
+    assert run_id(other) == run_id(BASE)
 
 
 @pytest.mark.parametrize("name", ["a/b", "../up", "a,b", "a b", "", ".hidden", "[x]", "é", "x" * 65])

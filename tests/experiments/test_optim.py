@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from experiments.config import KNOWN, ModelConfig
+from experiments.exact.check import norm
 from experiments.model import Shape, Transformer
 from experiments.optim import OPTIMIZERS, make_optimizer, parameter_groups
 
@@ -27,8 +28,7 @@ def options(decay_embeddings: bool, frozen: tuple[str, ...] = ()) -> DictConfig:
 
 def transformer(tied: bool = False, ffn: str = "swiglu") -> Transformer:
     model = ModelConfig(depth=2, width=8, n_head=2, ffn=ffn, positions="learned", tied=tied)
-    norm = OmegaConf.create({"placement": "pre", "kind": "layernorm", "eps": 1e-5})
-    return Transformer(OmegaConf.structured(model), norm, Shape(vocab=11, context=4))
+    return Transformer(OmegaConf.structured(model), OmegaConf.structured(norm(placement="pre")), Shape(vocab=11, context=4))
 
 
 def decayed_names(model: nn.Module, decay_embeddings: bool = False) -> set[str]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from experiments import placements
 from experiments.config import CONF, ConfigError
+from experiments.exact.check import norm
 from experiments.init import initialise
 from experiments.model import Block, Shape, Transformer
 from experiments.norms import norm_maker
@@ -148,7 +149,7 @@ def test_a_placement_may_fill_the_sockets_of_its_branch(monkeypatch: pytest.Monk
 
 
 def test_tuple_that_no_one_merges_is_an_error() -> None:
-    join = placements.find("pre")(norm_maker("layernorm", 1e-5, True), Site(4, 0, 1, "attn", 0, 2))
+    join = placements.find("pre")(norm_maker(norm(), True), Site(4, 0, 1, "attn", 0, 2))
     with pytest.raises(TypeError, match="PreLN keeps 2 streams"):
         join.leave((torch.zeros(1), torch.zeros(1)), nn.Identity())
 

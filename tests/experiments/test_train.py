@@ -42,7 +42,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         ("model.depth=deep", "'deep'"),
         ("model.n_head=3", "model.width=16 is not a multiple of model.n_head=3"),
         ("norm=sideways", "Available options"),
-        ("norm.placement=sideways", "norm.placement=sideways is not known; known are: "),
+        ("norm.placement=sideways", "norm.placement=sideways, of conf/norm/pre.yaml, is not known: "),
         ("norm.kind=batchnorm", "known are: layernorm, rmsnorm"),
         ("init=he", "xavier"),
         ("init.name=he", "known are: xavier, gpt2"),

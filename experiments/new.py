@@ -1,0 +1,164 @@
+"""Two files of a new norm variant, after those of one that is there: ``python -m experiments.new mine --from pre``."""
+
+import argparse
+import ast
+import keyword
+import os
+import re
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.config import CONF, PACKAGE, ConfigError
+
+ROOT = PACKAGE.parent
+NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+READ_OTHERWISE = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf", "base"})
+# Okabe and Ito's colours without their yellow, then Tol's muted ones; line styles as matplotlib reads them.
+COLORS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#332288",
+    "#117733",
+    "#882255",
+    "#999933",
+)
+LINESTYLES = ("-", "--", "-.", ":", "(0, (5, 1))", "(0, (3, 1, 1, 1))", "(0, (1, 1))")
+LONGEST = 110  # characters of a line in a docstring
+TODO = "TODO the formula and its source (paper, equation)"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code: 0 when both files are written, 1 when none is."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.new", description=__doc__)
+    parser.add_argument("name", help="of the new variant")
+    parser.add_argument("--from", dest="source", default="pre", help="variant whose files it starts from (default: pre)")
+    given = parser.parse_args(arguments)
+    try:
+        texts = files(given.name, given.source)
+        write(texts)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for path in texts:
+        print(f"wrote {path.relative_to(ROOT)}")
+    print(next_steps(given.name, given.source))
+    return 0
+
+
+def next_steps(name: str, source: str) -> str:
+    steps = {
+        "edit both": f"they are {source} as yet; the class computes what the YAML's equation says",
+        f"make check NORM={name}": "law by law, whether it does",
+        f"make depthcheck NORM={name}": "what depth does to it at initialisation",
+        f"make quick ARGS=norm={source},{name}": f"trained beside {source}, with figures",
+    }
+    width = max(map(len, steps))
+    return "next:\n" + "\n".join(f"  {step:<{width}}  {why}" for step, why in steps.items())
+
+
+def files(name: str, source: str) -> dict[Path, str]:
+    """Path -> text of the class and of the YAML file. ConfigError if the name cannot be taken or the source is not there."""
+    if not NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise ConfigError(
+            f"NORM={name} is no name of a module; use a small letter, then small letters, digits and _, 41 at most"
+        )
+    if name in READ_OTHERWISE:
+        raise ConfigError(f"NORM={name} would be read as something else in YAML or on the command line; choose another name")
+    norms = {path.stem: OmegaConf.load(path) for path in sorted((CONF / "norm").glob("*.yaml"))}
+    if source not in norms:
+        raise ConfigError(f"FROM={source} is not known; known are: {', '.join(norms)}")
+    paths = PACKAGE / "placements" / f"{name}.py", CONF / "norm" / f"{name}.yaml"
+    for path in paths:
+        if path.exists():
+            raise ConfigError(f"{path.relative_to(ROOT)} is there already; choose another name, as NORM={name}_2")
+    theirs = norms[source]
+    python = (PACKAGE / "placements" / f"{theirs.placement}.py").read_text(encoding="utf-8")
+    yaml = (CONF / "norm" / f"{source}.yaml").read_text(encoding="utf-8")
+    return {paths[0]: class_of(name, source, theirs, python), paths[1]: yaml_of(name, source, yaml, norms)}
+
+
+def class_of(name: str, source: str, norm: DictConfig, python: str) -> str:
+    """The module of another placement with its class renamed, and docstrings that say what is to be done."""
+    module = ast.parse(python)
+    (theirs,) = [n for n in module.body if isinstance(n, ast.ClassDef) and any(ast.unparse(b) == "Placement" for b in n.bases)]
+    taken = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)} | _imported(module)
+    title = "".join(part.capitalize() for part in name.split("_"))
+    title = f"{title}Norm" if title in taken - {theirs.name} else title
+    lines = python.splitlines()
+    for node, text in (
+        (theirs, class_docstring(source, norm)),
+        (module, [f'"""{TODO}."""']),
+    ):  # from the end, so that lines stay
+        old = node.body[0]
+        if ast.get_docstring(node) is not None:
+            lines[old.lineno - 1 : old.end_lineno] = text
+    return re.sub(rf"\b{theirs.name}\b", title, "\n".join(lines) + "\n")
+
+
+def class_docstring(source: str, norm: DictConfig) -> list[str]:
+    formula = (norm.get("equation") or {}).get("x", "")
+    text = textwrap.wrap(f"So far it is {source}: {formula}.", LONGEST, break_long_words=False)
+    return [f'    """{TODO}.', "", *(f"    {line}" for line in text), '    """']
+
+
+def _imported(module: ast.Module) -> set[str]:
+    found = [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return {alias.asname or alias.name for node in found for alias in node.names}
+
+
+def yaml_of(name: str, source: str, yaml: str, norms: Mapping[str, DictConfig]) -> str:
+    """Another variant's YAML file with its own name, label, colour and line style."""
+    color, linestyle = next(_free_lines(norms))
+    words = name.replace("_", " ").capitalize()
+    label = words if words not in {norm.get("label") for norm in norms.values()} else f"{words} ({name})"
+    own = {"name": name, "placement": name, "label": label, "color": f'"{color}"', "linestyle": f'"{linestyle}"'}
+    lines = yaml.splitlines()
+    while lines and lines[0].startswith("#"):
+        lines.pop(0)
+    kept = [line for line in lines if line.partition(":")[0] not in own]
+    head = f"# {TODO}, and whether there is a final norm; so far it is {source}"
+    return "\n".join([head, *(f"{key}: {value}" for key, value in own.items()), *kept]) + "\n"
+
+
+def _free_lines(norms: Mapping[str, DictConfig]) -> Iterator[tuple[str, str]]:
+    """Colours with line styles that no variant has, those of the rarest colour first."""
+    taken = {(str(norm.get("color")).upper(), norm.get("linestyle")) for norm in norms.values()}
+    uses = Counter(color for color, _ in taken)
+    pairs = product(sorted(COLORS, key=lambda color: uses[color.upper()]), LINESTYLES)
+    yield from (pair for pair in pairs if pair not in taken)
+
+
+def write(texts: Mapping[Path, str]) -> None:
+    """All files or none; never over one that is there."""
+    drafts = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in texts}
+    linked: list[Path] = []
+    try:
+        for path, draft in drafts.items():
+            draft.write_text(texts[path], encoding="utf-8")
+        for path, draft in drafts.items():
+            os.link(draft, path)  # fails where a rename would overwrite
+            linked.append(path)
+    except BaseException as error:
+        for path in linked:
+            path.unlink()
+        if isinstance(error, OSError):
+            raise ConfigError(f"{error.filename2 or error.filename}: {error.strerror}; nothing was written") from None
+        raise
+    finally:
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
