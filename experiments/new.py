@@ -3,7 +3,6 @@
 import argparse
 import ast
 import keyword
-import os
 import re
 import sys
 import textwrap
@@ -18,7 +17,7 @@ from experiments.config import CONF, PACKAGE, ConfigError
 
 ROOT = PACKAGE.parent
 NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-READ_OTHERWISE = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf", "base"})
+READ_OTHERWISE = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
 # Okabe and Ito's colours without their yellow, then Tol's muted ones; line styles as matplotlib reads them.
 COLORS = (
     "#0072B2",
@@ -71,7 +70,7 @@ def files(name: str, source: str) -> dict[Path, str]:
     """Path -> text of the class and of the YAML file. ConfigError if the name cannot be taken or the source is not there."""
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ConfigError(
-            f"NORM={name} is no name of a module; use a small letter, then small letters, digits and _, 41 at most"
+            f"NORM={name} is no name of a module; use small letters, digits and _, 41 at most, a letter first"
         )
     if name in READ_OTHERWISE:
         raise ConfigError(f"NORM={name} would be read as something else in YAML or on the command line; choose another name")
@@ -141,23 +140,18 @@ def _free_lines(norms: Mapping[str, DictConfig]) -> Iterator[tuple[str, str]]:
 
 def write(texts: Mapping[Path, str]) -> None:
     """All files or none; never over one that is there."""
-    drafts = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in texts}
-    linked: list[Path] = []
+    begun: list[Path] = []
     try:
-        for path, draft in drafts.items():
-            draft.write_text(texts[path], encoding="utf-8")
-        for path, draft in drafts.items():
-            os.link(draft, path)  # fails where a rename would overwrite
-            linked.append(path)
+        for path, text in texts.items():
+            with path.open("x", encoding="utf-8") as file:
+                begun.append(path)
+                file.write(text)
     except BaseException as error:
-        for path in linked:
+        for path in begun:
             path.unlink()
         if isinstance(error, OSError):
-            raise ConfigError(f"{error.filename2 or error.filename}: {error.strerror}; nothing was written") from None
+            raise ConfigError(f"{error.filename}: {error.strerror}; nothing was written") from None
         raise
-    finally:
-        for draft in drafts.values():
-            draft.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
