@@ -7,11 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.schema import SchemaError
+from analysis.schema import SchemaError, neutral
 
 # What does not change the science, or is the seed itself. `data.path` is replaced by the sha256 of what was read.
-OUTSIDE = ("seed", "results", "device", "threads", "sweep", "study", "scale", "data.path")
-OUTSIDE_NORM = ("norm.label", "norm.color", "norm.linestyle")
+OUTSIDE = (
+    *("seed", "results", "device", "threads", "sweep", "study", "scale", "data.path"),
+    *("norm.label", "norm.color", "norm.linestyle", "norm.equation"),
+)
 CELL = ("variant", "depth", "warmup")
 
 
@@ -33,13 +35,22 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def configs(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per run, indexed by it, one column per key that belongs to the cell; a key a run lacks is None."""
-    rows = []
-    for config, manifest in zip(runs["config"], runs["manifest"], strict=True):
-        values = {key: value for key, value in flat(json.loads(config)).items() if _inside(key)}
-        rows.append(values | {"data.sha256": json.loads(manifest).get("data", {}).get("sha256")})
+    """One row per run, indexed by it, one column per key that belongs to the cell.
+
+    A key that a run lacks has its neutral value, or else None.
+    """
+    rows = [{key: value for key, value in values.items() if _inside(key)} for values in options(runs)]
     frame = pd.DataFrame(rows, index=pd.Index(runs["run"]), dtype=object)
     return frame.where(~frame.map(_missing), None)
+
+
+def options(runs: pd.DataFrame) -> list[dict[str, Any]]:
+    """The config of every run as dotted keys, with the neutral value of each option that came later, and data.sha256."""
+    unsaid = flat(neutral())
+    return [
+        unsaid | flat(json.loads(config)) | {"data.sha256": json.loads(manifest).get("data", {}).get("sha256")}
+        for config, manifest in zip(runs["config"], runs["manifest"], strict=True)
+    ]
 
 
 def factor(runs: pd.DataFrame) -> pd.Series:
@@ -84,7 +95,7 @@ def _text(value: Any) -> str:
 
 
 def _inside(key: str) -> bool:
-    return key not in OUTSIDE_NORM and not any(key == name or key.startswith(name + ".") for name in OUTSIDE)
+    return not any(key == name or key.startswith(name + ".") for name in OUTSIDE)
 
 
 def _missing(value: Any) -> bool:

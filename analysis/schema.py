@@ -23,6 +23,12 @@ def version() -> int:
 
 
 @cache
+def neutral() -> dict[str, Any]:
+    """Values, by dotted key, of the options that a run which lacks them was made with: those that came after it."""
+    return dict(read_json(SCHEMA, ("neutral",))["neutral"])
+
+
+@cache
 def columns(table: str) -> dict[str, pa.DataType]:
     """Arrow type of each column of a table, in the schema's order."""
     known = read_json(SCHEMA, ("tables",))["tables"]

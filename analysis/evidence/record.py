@@ -1,19 +1,18 @@
 """What a test of a claim reads: the runs of a study that fit, all from one source, and their values at one step."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from analysis.cells import OUTSIDE, OUTSIDE_NORM, flat, groups
+from analysis.cells import OUTSIDE, groups, options
 from analysis.load import Study
 from analysis.tables import attach, outcomes
 
 LAST = -1  # the last recorded step of a run
 ALIAS = {"norm": "norm.name", "factor": "study.factor", "depth": "model.depth", "warmup": "schedule.warmup"}
-FREE = (*OUTSIDE, *OUTSIDE_NORM, "model.depth", "probe")  # keys in which the runs of one law may differ
+FREE = (*OUTSIDE, "model.depth", "probe")  # keys in which the runs of one law may differ
 
 
 class MissingError(Exception):
@@ -122,10 +121,7 @@ class Record:
     def __init__(self, study: Study, origin: str) -> None:
         self.study, self.origin = study, origin
         self.runs = outcomes(study).reset_index(drop=True)
-        self._config = [
-            flat(json.loads(config)) | {"data.sha256": json.loads(manifest).get("data", {}).get("sha256")}
-            for config, manifest in zip(self.runs["config"], self.runs["manifest"], strict=True)
-        ]
+        self._config = options(self.runs)
 
     def values(self, key: str) -> pd.Series:
         """A key of the config or a column of `runs`, by run; None where a run lacks it."""

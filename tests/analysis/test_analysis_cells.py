@@ -53,6 +53,13 @@ def test_runs_that_differ_in_nothing_else_keep_their_names(tmp_path: Path) -> No
     pd.testing.assert_frame_equal(told_apart(runs), runs)
 
 
+def test_a_run_from_before_an_option_has_its_neutral_value(tmp_path: Path) -> None:
+    later = Run(seed=1, steps=30, override={"norm.qk": "none", "model.branches": ["attn", "ffn"]})
+    check_cells(cells_of(tmp_path, Run(steps=30), later))
+    with pytest.raises(SchemaError, match=r"differ in norm.qk;"):
+        check_cells(cells_of(tmp_path, Run(steps=30), Run(seed=2, steps=30, override={"norm.qk": "l2"})))
+
+
 def test_runs_on_different_data_are_refused(tmp_path: Path) -> None:
     write_study(tmp_path, [Run(steps=30), Run(seed=1, steps=30)])
     edit_json(Run(seed=1, steps=30).folder(tmp_path) / "run.json", "manifest", "data", "sha256", value="1" * 64)

@@ -1,6 +1,7 @@
 """Laws of a run's name: what changes it, and what does not."""
 
 import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
@@ -11,7 +12,7 @@ from compose import config
 from omegaconf import DictConfig, OmegaConf
 
 from experiments import identity
-from experiments.config import Config, ConfigError, ModelConfig
+from experiments.config import CONF, Config, ConfigError, ModelConfig
 from experiments.identity import config_difference, label, run_folder, run_id, run_name, science, variant
 
 BASE = config()
@@ -153,6 +154,17 @@ def test_a_norm_of_queries_is_not_taken_for_the_kind_of_all_norms() -> None:
     axes = ("norm.kind=rmsnorm", "norm.qk=rmsnorm", "norm.qk_axis=projection")
     assert [variant(config(axis)) for axis in axes] == ["pre-rmsnorm", "pre-qk_rmsnorm", "pre-qk_projection"]
     assert variant(config(*axes)) == "pre-rmsnorm-qk_rmsnorm-qk_projection"
+
+
+def test_the_schema_of_results_knows_what_a_run_that_lacks_an_option_was_made_with() -> None:
+    listed = json.loads((CONF.parent / "results" / "schema.json").read_text())["neutral"]
+    groups = OmegaConf.to_container(OmegaConf.structured(Config))
+    assert isinstance(groups, dict)
+    options = {
+        f"{group}.{key}": value for group, keys in groups.items() if isinstance(keys, dict) for key, value in keys.items()
+    }
+    outside = {key for key in options if key in identity.NOT_SCIENCE or key.split(".")[0] in identity.NOT_SCIENCE}
+    assert listed == {key: value for key, value in options.items() if value != "???" and key not in outside}
 
 
 def test_an_equation_is_no_part_of_what_a_run_finds() -> None:
