@@ -30,7 +30,11 @@ class GradientProbe(Probe):
             for name, what in MATRICES.items()
         ),
         Column("grad_cross", "nats", "joint norm of the gradients of the cross-attention matrices"),
-        Column("grad_norm_gain", "nats", "joint norm of the gradients of the block's norm gains"),
+        Column(
+            "grad_norm_gain",
+            "nats",
+            "joint norm of the gradients of the block's norm gains and placements' parameters",
+        ),
         Column("grad_norm_bias", "nats", "joint norm of the gradients of the block's norm biases"),
         Column("grad_bias", "nats", "joint norm of the gradients of the block's linear biases"),
         Column("nonfinite_grad", "count", "non-finite entries of the block's parameter gradients", dtype="int64"),
