@@ -36,8 +36,8 @@ class Rotary(nn.Module):
         super().__init__()
         frequency = base ** (-torch.arange(0, head_width, 2, dtype=torch.float64) / head_width)
         angle_TK = torch.outer(torch.arange(context, dtype=torch.float64), frequency).repeat(1, 2)
-        self.register_buffer("cos_TK", angle_TK.cos().float(), persistent=False)
-        self.register_buffer("sin_TK", angle_TK.sin().float(), persistent=False)
+        self.register_buffer("cos_TK", angle_TK.cos(), persistent=False)  # in the floats of the model once it is on its device
+        self.register_buffer("sin_TK", angle_TK.sin(), persistent=False)
 
     def forward(self, x_BHTK: Tensor) -> Tensor:
         T = x_BHTK.shape[-2]
