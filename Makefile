@@ -1,4 +1,4 @@
-# make help lists the targets. Variables: STUDY SCALE JOBS ARGS RETRY=1 DRY=1 NORM INIT DEPTHS VENV PYTHON
+# make help lists the targets. Variables: STUDY SCALE JOBS ARGS RETRY=1 DRY=1 NORM FROM MODEL LAYER INIT DEPTHS VENV PYTHON
 VENV    ?= .venv
 PYTHON  ?= python3
 STUDY   ?= init_scaling depth_warmup
@@ -9,6 +9,9 @@ JOBS    ?=
 RETRY   ?=
 DRY     ?=
 NORM    ?= pre
+FROM    ?= pre
+MODEL   ?= gpt2
+LAYER   ?= 0
 INIT    ?= xavier
 DEPTHS  ?= 12,24,48,96
 
@@ -19,6 +22,7 @@ space  := $(empty) $(empty)
 beside  = $(subst $(space),$(comma),$(sort pre post $(NORM)))
 yes     = $(filter-out 0 no false,$(1))
 OPTIONS = $(if $(JOBS),sweep.jobs=$(JOBS)) $(if $(call yes,$(RETRY)),sweep.retry=true) $(if $(call yes,$(DRY)),sweep.dry=true)
+TRACE   = $(PY) -m experiments.ledger norm=$(NORM) $(if $(MODEL),model=$(MODEL)) "results='$(RESULTS)'" $(ARGS) --layer $(LAYER)
 PY     := $(VENV)/bin/python
 LIGHT  := $(VENV)/.light-stamp
 FULL   := $(VENV)/.full-stamp
@@ -26,7 +30,7 @@ BEGUN  := $(VENV)/.begun-by-make
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup quick sweep init depthcheck claims figures status reference test test-slow lint clean
+.PHONY: help setup quick sweep init depthcheck new check ledger anatomy claims figures status reference test test-slow lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +38,8 @@ help: ## this list
 	@echo "  STUDY=$(STUDY)  SCALE=$(SCALE) (smoke, laptop, gpu)  JOBS=runs at a time (default: cores)"
 	@echo "  ARGS='model.depth=6,12 seed=0' any Hydra overrides, as the shell reads them"
 	@echo "  RETRY=1 redo failed and killed runs   DRY=1 list the runs only"
-	@echo "  NORM=$(NORM)  INIT=$(INIT)  DEPTHS=$(DEPTHS) of depthcheck"
+	@echo "  NORM=$(NORM) a file of conf/norm   FROM=$(FROM) of new   INIT=$(INIT)  DEPTHS=$(DEPTHS) of depthcheck"
+	@echo "  MODEL=$(MODEL) a file of conf/model, or empty   LAYER=$(LAYER) the block, of ledger and anatomy"
 	@echo "  VENV=$(VENV)  PYTHON=$(PYTHON)  RESULTS=$(RESULTS)"
 
 # Figures need only the light half. A venv counts as made only by its stamp; one that was begun here is made anew, and a
@@ -75,6 +80,18 @@ init: $(FULL) ## the studies at initialisation, without training, and the exact 
 depthcheck: $(FULL) ## depth laws of NORM at initialisation, beside Pre-LN and Post-LN (INIT=xavier DEPTHS=12,24,48,96)
 	@$(MAKE) study-depthcheck ARGS="norm=$(beside) init=$(INIT) model.depth=$(DEPTHS) $(ARGS)"
 	@$(if $(call yes,$(DRY)),,$(PY) -m analysis.depth_laws depthcheck --words --results '$(RESULTS)' --scale $(SCALE))
+
+new: $(FULL) ## write the two files of a new variant: NORM=mine FROM=pre
+	@$(PY) -m experiments.new '$(NORM)' --from '$(FROM)'
+
+check: $(FULL) ## the laws that the variant NORM must obey, one by one
+	@$(PY) -m pytest tests/conformance --norm='$(NORM)' --laws -m '' -p no:cacheprovider
+
+ledger: $(FULL) ## shapes, parameters and operations of a block of NORM, step by step: MODEL=gpt2
+	@$(TRACE)
+
+anatomy: $(FULL) ## the same block as a picture
+	@trace=$$($(TRACE) --path) && $(PY) -m analysis.anatomy "$$trace"
 
 claims: $(LIGHT) ## what is true: every claim's measured law and verdict, from the results at hand, without torch
 	@$(PY) -m analysis.claims --results '$(RESULTS)' --scale $(SCALE)

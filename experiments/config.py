@@ -47,8 +47,9 @@ class ConfigError(ValueError):
 class EquationConfig:
     """What a placement computes, as formulas (experiments/formula.py) that the conformance kit holds its class to.
 
-    Names: x and the further streams; f, the branch; N blocks, l this block, k this branch, both from 1; attn, cross, ffn,
-    whether the branch is one; those of ``where``; final, the final norm; else an attribute of the class: a norm, a parameter.
+    Names: x and the further streams; f, the branch; N blocks, l this block, k this branch, both from 1; V, the summed output
+    variance of all branches before this one at initialisation (Placement.calibrate); attn, cross, ffn, whether the branch is
+    one; those of ``where``; final, the final norm; else an attribute of the class: a norm, a parameter.
     """
 
     x: str = ""  # the stream after a branch

@@ -7,8 +7,8 @@ import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -20,17 +20,8 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 READ_OTHERWISE = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
 # Okabe and Ito's colours without their yellow, then Tol's muted ones; line styles as matplotlib reads them.
 COLORS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#332288",
-    "#117733",
-    "#882255",
-    "#999933",
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
+    *("#332288", "#117733", "#882255", "#999933", "#44AA99", "#AA4499"),
 )
 LINESTYLES = ("-", "--", "-.", ":", "(0, (5, 1))", "(0, (3, 1, 1, 1))", "(0, (1, 1))")
 LONGEST = 110  # characters of a line in a docstring
@@ -68,41 +59,53 @@ def next_steps(name: str, source: str) -> str:
 
 def files(name: str, source: str) -> dict[Path, str]:
     """Path -> text of the class and of the YAML file. ConfigError if the name cannot be taken or the source is not there."""
-    if not NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise ConfigError(
-            f"NORM={name} is no name of a module; use small letters, digits and _, 41 at most, a letter first"
-        )
-    if name in READ_OTHERWISE:
-        raise ConfigError(f"NORM={name} would be read as something else in YAML or on the command line; choose another name")
-    norms = {path.stem: OmegaConf.load(path) for path in sorted((CONF / "norm").glob("*.yaml"))}
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"NORM={name} is no name of a module; use small letters, digits and _, 41 at most, a letter first")
+    if name in READ_OTHERWISE or keyword.iskeyword(name):
+        raise ConfigError(f"NORM={name} is a word of Python, YAML or the command line; choose another name")
+    norms = {path.stem: _norm(path) for path in sorted((CONF / "norm").glob("*.yaml"))}
     if source not in norms:
         raise ConfigError(f"FROM={source} is not known; known are: {', '.join(norms)}")
     paths = PACKAGE / "placements" / f"{name}.py", CONF / "norm" / f"{name}.yaml"
     for path in paths:
         if path.exists():
             raise ConfigError(f"{path.relative_to(ROOT)} is there already; choose another name, as NORM={name}_2")
-    theirs = norms[source]
-    python = (PACKAGE / "placements" / f"{theirs.placement}.py").read_text(encoding="utf-8")
     yaml = (CONF / "norm" / f"{source}.yaml").read_text(encoding="utf-8")
-    return {paths[0]: class_of(name, source, theirs, python), paths[1]: yaml_of(name, source, yaml, norms)}
+    return {paths[0]: class_of(name, source, norms[source]), paths[1]: yaml_of(name, source, yaml, norms)}
 
 
-def class_of(name: str, source: str, norm: DictConfig, python: str) -> str:
-    """The module of another placement with its class renamed, and docstrings that say what is to be done."""
-    module = ast.parse(python)
-    (theirs,) = [n for n in module.body if isinstance(n, ast.ClassDef) and any(ast.unparse(b) == "Placement" for b in n.bases)]
-    taken = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)} | _imported(module)
-    title = "".join(part.capitalize() for part in name.split("_"))
-    title = f"{title}Norm" if title in taken - {theirs.name} else title
+def _norm(path: Path) -> DictConfig:
+    try:
+        found = OmegaConf.load(path)
+    except Exception as error:  # whatever a parser says of somebody's file
+        raise ConfigError(f"{path.relative_to(ROOT)} cannot be read: {' '.join(str(error).split())}") from None
+    return found if isinstance(found, DictConfig) else OmegaConf.create({})
+
+
+def class_of(name: str, source: str, norm: DictConfig) -> str:
+    """The module of another variant's placement with its class renamed, and docstrings that say what is to be done."""
+    path = PACKAGE / "placements" / f"{norm.get('placement')}.py"
+    try:
+        python = path.read_text(encoding="utf-8")
+        module = ast.parse(python)
+    except (OSError, SyntaxError) as error:
+        raise ConfigError(f"FROM={source}: {path.relative_to(ROOT)} cannot be read: {error}") from None
+    classes = [n for n in module.body if isinstance(n, ast.ClassDef) and "Placement" in map(ast.unparse, n.bases)]
+    if len(classes) != 1:
+        raise ConfigError(f"FROM={source}: {path.relative_to(ROOT)} defines {len(classes)} Placement classes; make it one")
     lines = python.splitlines()
-    for node, text in (
-        (theirs, class_docstring(source, norm)),
-        (module, [f'"""{TODO}."""']),
-    ):  # from the end, so that lines stay
-        old = node.body[0]
+    for node, text in ((classes[0], class_docstring(source, norm)), (module, [f'"""{TODO}."""'])):  # the later first
+        first = node.body[0]
         if ast.get_docstring(node) is not None:
-            lines[old.lineno - 1 : old.end_lineno] = text
-    return re.sub(rf"\b{theirs.name}\b", title, "\n".join(lines) + "\n")
+            lines[first.lineno - 1 : first.end_lineno] = text
+    return re.sub(rf"\b{classes[0].name}\b", title(name, module), "\n".join(lines) + "\n")
+
+
+def title(name: str, module: ast.Module) -> str:
+    """The class's name: the words of the module's name, unless the module imports something of that name."""
+    imports = [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
+    words = "".join(part.capitalize() for part in name.split("_"))
+    return f"{words}Norm" if words in {alias.asname or alias.name for node in imports for alias in node.names} else words
 
 
 def class_docstring(source: str, norm: DictConfig) -> list[str]:
@@ -111,14 +114,9 @@ def class_docstring(source: str, norm: DictConfig) -> list[str]:
     return [f'    """{TODO}.', "", *(f"    {line}" for line in text), '    """']
 
 
-def _imported(module: ast.Module) -> set[str]:
-    found = [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
-    return {alias.asname or alias.name for node in found for alias in node.names}
-
-
 def yaml_of(name: str, source: str, yaml: str, norms: Mapping[str, DictConfig]) -> str:
     """Another variant's YAML file with its own name, label, colour and line style."""
-    color, linestyle = next(_free_lines(norms))
+    color, linestyle = _free_line(norms)
     words = name.replace("_", " ").capitalize()
     label = words if words not in {norm.get("label") for norm in norms.values()} else f"{words} ({name})"
     own = {"name": name, "placement": name, "label": label, "color": f'"{color}"', "linestyle": f'"{linestyle}"'}
@@ -130,12 +128,13 @@ def yaml_of(name: str, source: str, yaml: str, norms: Mapping[str, DictConfig]) 
     return "\n".join([head, *(f"{key}: {value}" for key, value in own.items()), *kept]) + "\n"
 
 
-def _free_lines(norms: Mapping[str, DictConfig]) -> Iterator[tuple[str, str]]:
-    """Colours with line styles that no variant has, those of the rarest colour first."""
+def _free_line(norms: Mapping[str, DictConfig]) -> tuple[str, str]:
+    """The rarest colour, with a line style that no variant has beside it."""
     taken = {(str(norm.get("color")).upper(), norm.get("linestyle")) for norm in norms.values()}
     uses = Counter(color for color, _ in taken)
-    pairs = product(sorted(COLORS, key=lambda color: uses[color.upper()]), LINESTYLES)
-    yield from (pair for pair in pairs if pair not in taken)
+    color = min(COLORS, key=lambda color: uses[color])
+    dashes = (f"(0, ({n}, 2))" for n in count(2))
+    return color, next(style for style in chain(LINESTYLES, dashes) if (color, style) not in taken)
 
 
 def write(texts: Mapping[Path, str]) -> None:

@@ -11,10 +11,12 @@ from experiments.identity import run_id
 from experiments.validation import validate
 
 FACTORS = sorted(str(path.relative_to(CONF / "factor").with_suffix("")) for path in (CONF / "factor").rglob("*.yaml"))
-STUDIES = {"init": "init_scaling", "collapse": "collapse", "deepnet": "deepnet_update"}  # folder of factors: its study
+STUDIES = {  # folder of factors: its study
+    "init": "init_scaling", "collapse": "collapse", "deepnet": "deepnet_update", "variants": "variants",
+}  # fmt: skip
 REQUIRED = {"tokens": ["data.path=f", "data.vocab=9"], "text": ["data.path=f"]}  # what a data file leaves to the user
 CHOICES = sorted(
-    (path.parent.name, path.stem) for group in ("norm", "init", "data", "optim", "schedule", "probe", "scale", "study")
+    (path.parent.name, path.stem) for group in ("norm", "model", "init", "data", "optim", "schedule", "probe", "scale", "study")
     for path in (CONF / group).glob("*.yaml")
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.norms import MakeNorm
-from experiments.placements.base import Branch, Placement, Site
+from experiments.placements.base import Branch, Placement, Site, Stream
 
 Pair = tuple[Tensor, Tensor]
 
@@ -33,5 +33,5 @@ class BottomToTop(Placement):
     def enter(self, x_BTD: Tensor) -> Pair:
         return x_BTD, torch.zeros_like(x_BTD)
 
-    def leave(self, stream: Pair, final_norm: nn.Module) -> Tensor:
+    def leave(self, stream: Stream, final_norm: nn.Module) -> Tensor:
         return final_norm(stream[0])

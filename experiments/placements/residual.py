@@ -5,7 +5,7 @@ from typing import ClassVar, final
 from torch import Tensor, nn
 
 from experiments.norms import MakeNorm
-from experiments.placements.base import Branch, Placement, Site
+from experiments.placements.base import Branch, Placement, Site, Stream
 
 Pair = tuple[Tensor, Tensor]
 
@@ -29,6 +29,6 @@ class ResiDual(Placement):
     def enter(self, x_BTD: Tensor) -> Pair:
         return x_BTD, x_BTD
 
-    def leave(self, stream: Pair, final_norm: nn.Module) -> Tensor:
+    def leave(self, stream: Stream, final_norm: nn.Module) -> Tensor:
         x_BTD, d_BTD = stream
         return x_BTD + final_norm(d_BTD)

@@ -5,7 +5,7 @@ from typing import ClassVar, final
 
 from torch import Tensor, nn
 
-from experiments.branches import FeedForward
+from experiments.branches import Attention, CrossAttention, FeedForward
 from experiments.norms import MakeNorm
 from experiments.placements.base import Branch, Placement, Site
 
@@ -24,8 +24,10 @@ class SubLN(Placement):
         self.make_norm, self.gamma = make_norm, math.sqrt(math.log(2 * site.depth))
 
     def fit(self, branch: nn.Module) -> None:
-        width = branch.w2.in_features if isinstance(branch, FeedForward) else branch.wv.out_features
-        branch.norm_out = self.make_norm(width)
+        if isinstance(branch, FeedForward):
+            branch.norm_out = self.make_norm(branch.w2.in_features)
+        elif isinstance(branch, Attention | CrossAttention):
+            branch.norm_out = self.make_norm(branch.wv.out_features)
 
     def forward(self, stream: Tensor, branch: Branch) -> Tensor:
         return stream + branch(self.norm(stream))
