@@ -117,4 +117,4 @@ lint: $(FULL) ## ruff and mypy
 	@$(PY) -m mypy
 
 clean: ## remove caches and figures; runs and the virtual environment stay
-	@rm -rf '$(RESULTS)/figures' '$(RESULTS)/cache' .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	@rm -rf '$(RESULTS)/figures' '$(RESULTS)/ledger' '$(RESULTS)/cache' .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -16,7 +16,8 @@ STUDIES = {  # folder of factors: its study
 }  # fmt: skip
 REQUIRED = {"tokens": ["data.path=f", "data.vocab=9"], "text": ["data.path=f"]}  # what a data file leaves to the user
 CHOICES = sorted(
-    (path.parent.name, path.stem) for group in ("norm", "model", "init", "data", "optim", "schedule", "probe", "scale", "study")
+    (group, path.stem)
+    for group in ("norm", "model", "init", "data", "optim", "schedule", "probe", "scale", "study")
     for path in (CONF / group).glob("*.yaml")
 )  # fmt: skip
 
@@ -25,7 +26,7 @@ CHOICES = sorted(
 def test_every_file_composes_and_validates(group: str, name: str) -> None:
     cfg = config(f"{group}={name}", *REQUIRED.get(name, []))
     validate(cfg)
-    assert cfg[group].name == name if "name" in cfg[group] else group == "probe"
+    assert cfg[group].name == name if "name" in cfg[group] else group in ("probe", "model")
 
 
 @pytest.mark.parametrize("path", sorted(CONF.rglob("*.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}")

@@ -8,7 +8,6 @@ from rich.table import Table
 
 HEADER = ("step", "operation", "input shape", "output shape", "parameters", "FLOPs", "note")
 RIGHT = {"step", "parameters", "FLOPs"}
-WIDEST = 250  # characters of plain text
 
 
 def show(trace: Mapping[str, Any], console: Console) -> None:
@@ -64,7 +63,7 @@ def foot(trace: Mapping[str, Any]) -> Iterator[str]:
         "as torch's counter has it; norms, softmax, activations and sums are left out"
     )
     if len(trace["alike"]) < depth:
-        yield f"blocks with these steps: {ranges(trace['alike'])} of 0-{depth - 1}; others differ, --layer shows them"
+        yield f"blocks with these steps and constants: {ranges(trace['alike'])} of 0-{depth - 1}; --layer shows the others"
     enter, out = trace["equation"]["enter"], trace["equation"]["out"]
     if enter:
         yield f"before the first block: {', '.join(f'{name} = {formula}' for name, formula in enter.items())}"

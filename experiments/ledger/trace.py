@@ -84,8 +84,9 @@ def graph(model: Transformer, values: Mapping[str, float], layer: int) -> Parts:
 
 
 def form(found: Parts) -> Any:
-    """What two blocks share that differ at most in the values of their constants."""
-    return [(part.kind, part.name, part.label, part.inputs, part.shape, part.constant) for part in found.parts], found.outputs
+    """What makes two blocks alike: the same parts, read in the same order, with the same constants."""
+    parts = [(part.kind, part.name, part.label, part.inputs, part.shape, part.constant, part.value) for part in found.parts]
+    return parts, found.outputs
 
 
 def stream_names(cfg: DictConfig, count: int) -> list[str]:
