@@ -129,3 +129,18 @@ def test_flops_count_what_each_branch_does() -> None:
     assert flops_per_token(transformer(), 12) == head + 3 * (ffn + attn)
     cross = 2 * per_map + 12 * 7 * 16
     assert flops_per_token(transformer(CROSS, "model.memory_tokens=7"), 12) == head + 3 * (ffn + attn + cross)
+
+
+def test_l2_logits_are_a_scale_times_cosines_from_log2_of_the_pairs() -> None:
+    """Henry et al. 2020 (arXiv:2010.04245): scale log2(T² - T) at the start, and no division by sqrt(K)."""
+    attention = transformer("norm.qk=l2", "model.width=24", "model.n_head=2").blocks[0].branches[0]
+    q_BTHK, k_BTHK = torch.randn(2, 3, 12, 2, 12, generator=torch.Generator().manual_seed(0)).double()
+    logit = torch.einsum("bthk,bshk->bhts", attention.norm_q(q_BTHK), attention.norm_k(k_BTHK)) / 12**0.5
+    cosine = torch.nn.functional.cosine_similarity(q_BTHK[:, :, None], k_BTHK[:, None], dim=-1).permute(0, 3, 1, 2)
+    torch.testing.assert_close(logit, math.log2(12**2 - 12) * cosine, rtol=1e-6, atol=1e-6)
+
+
+def test_a_norm_of_queries_reaches_cross_attention() -> None:
+    model = transformer("norm.qk=rmsnorm", "norm.qk_axis=projection", "model.branches=[cross]")
+    for branch in (block.branches[0] for block in model.blocks):
+        assert branch.norm_q.normalized_shape == branch.norm_k.normalized_shape == (2, 8)
