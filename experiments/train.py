@@ -104,8 +104,15 @@ def check_jobs(jobs: Sequence[DictConfig]) -> None:
     """ConfigError before any job starts if a token source, a device or a precision is not to be had, or a variant is none."""
     for cfg in {str((cfg.data, cfg.train.context, cfg.model.vocab)): cfg for cfg in jobs}.values():
         check_source(cfg)
+    unlike = {_made_of(cfg): cfg for cfg in jobs}
     with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as child:
-        child.submit(_check_with_torch, jobs).result()
+        child.submit(_check_with_torch, list(unlike.values())).result()
+
+
+def _made_of(cfg: DictConfig) -> str:
+    """What two runs share whose blocks, whatever their number, are alike on one kind of device."""
+    blocks = {key: value for key, value in cfg.model.items() if key != "depth"}
+    return str((cfg.norm, blocks, cfg.init, cfg.device, cfg.train.precision))
 
 
 def _check_with_torch(jobs: Sequence[DictConfig]) -> None:
