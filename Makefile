@@ -22,7 +22,7 @@ space  := $(empty) $(empty)
 beside  = $(subst $(space),$(comma),$(sort pre post $(NORM)))
 yes     = $(filter-out 0 no false,$(1))
 OPTIONS = $(if $(JOBS),sweep.jobs=$(JOBS)) $(if $(call yes,$(RETRY)),sweep.retry=true) $(if $(call yes,$(DRY)),sweep.dry=true)
-TRACE   = $(PY) -m experiments.ledger norm=$(NORM) $(if $(MODEL),model=$(MODEL)) "results='$(RESULTS)'" $(ARGS) --layer $(LAYER)
+TRACE   = $(PY) -m experiments.ledger norm=$(NORM) $(if $(MODEL),model=$(MODEL)) "results='$(RESULTS)'" $(ARGS) $(if $(LAYER),--layer $(LAYER))
 PY     := $(VENV)/bin/python
 LIGHT  := $(VENV)/.light-stamp
 FULL   := $(VENV)/.full-stamp

@@ -24,7 +24,7 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
+    ast.Pow: lambda base, power: (float(base) if isinstance(base, int) else base) ** power,  # of integers, it need not end
     ast.USub: operator.neg,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -35,8 +35,13 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
 
 
 def evaluate(text: str, names: Mapping[str, Any]) -> Any:
-    """The value of a formula. ConfigError names what is no formula, or a name that has no value."""
-    return _value(_parse(text), {**FUNCTIONS, **names}, text)
+    """The value of a formula. ConfigError names what is no formula, a name that has no value, or what cannot be computed."""
+    try:
+        return _value(_parse(text), {**FUNCTIONS, **names}, text)
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{text!r} cannot be computed: {error}") from error
 
 
 def names_in(text: str) -> frozenset[str]:

@@ -3,6 +3,7 @@
 A key at its dataclass default is left out of the hash, so a new option keeps the identity of every earlier run.
 """
 
+import ast
 import hashlib
 import json
 import re
@@ -15,7 +16,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.config import CONF, Config, ConfigError
+from experiments.config import CONF, PACKAGE, Config, ConfigError
 
 # Keys, and groups of keys, that change where or how a run is made, or how it is drawn, but not what it finds.
 NOT_SCIENCE = (
@@ -71,6 +72,19 @@ def study_folder(cfg: DictConfig) -> Path:
 def run_folder(cfg: DictConfig) -> Path:
     """Where the files of a run are; relative where ``results`` is."""
     return study_folder(cfg) / run_name(cfg)
+
+
+@cache
+def placement_code(name: str) -> str:
+    """Digest of experiments/placements/<name>.py without comments and docstrings; empty where it cannot be read."""
+    try:
+        module = ast.parse((PACKAGE / "placements" / f"{name}.py").read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return ""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return hashlib.sha256(ast.unparse(module).encode()).hexdigest()[:16]
 
 
 def config_difference(a: DictConfig | Mapping[str, Any], b: DictConfig | Mapping[str, Any]) -> list[str]:

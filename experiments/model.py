@@ -83,6 +83,7 @@ class Transformer(nn.Module):
         for point, block in enumerate(self.blocks, start=1):
             recompute = self.checkpointing and torch.is_grad_enabled()
             stream = checkpoint(block, stream, use_reentrant=False) if recompute else block(stream)
+            stream = separate(stream)
             self._watch(point, stream)
         return self.head(joins[-1].leave(stream, self.final_norm))
 
@@ -100,6 +101,11 @@ class Transformer(nn.Module):
     def _watch(self, point: int, stream: Stream) -> None:
         for watch in self.watchers:
             watch(point, stream)
+
+
+def separate(stream: Stream) -> Stream:
+    """The same values, each stream a tensor of its own: one that was computed from another has a gradient apart from it."""
+    return tuple(x.view_as(x) for x in stream) if isinstance(stream, tuple) else stream
 
 
 def count_parameters(model: nn.Module) -> int:

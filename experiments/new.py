@@ -18,10 +18,10 @@ from experiments.config import CONF, PACKAGE, ConfigError
 ROOT = PACKAGE.parent
 NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 READ_OTHERWISE = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
-# Okabe and Ito's colours without their yellow, then Tol's muted ones; line styles as matplotlib reads them.
+# Tol's muted colours, then Okabe and Ito's without their yellow, last their light blue, which warmup's tint of Pre-LN is near.
 COLORS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
-    *("#332288", "#117733", "#882255", "#999933", "#44AA99", "#AA4499"),
+    *("#882255", "#999933", "#44AA99", "#117733", "#AA4499", "#332288"),
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#000000", "#56B4E9"),
 )
 LINESTYLES = ("-", "--", "-.", ":", "(0, (5, 1))", "(0, (3, 1, 1, 1))", "(0, (1, 1))")
 LONGEST = 110  # characters of a line in a docstring

@@ -69,7 +69,8 @@ def qk_norms(norm: NormConfig, n_head: int, head_width: int, context: int) -> tu
     arXiv:2501.00656).
 
     ``l2`` makes the logits scale * cosine, scale learnt, one a layer, from log2(T² - T) (Henry et al. 2020,
-    arXiv:2010.04245, section 3). Its factor sqrt(K) undoes attention's division. The others have no bias.
+    arXiv:2010.04245, section 3), of the whole projection's cosine where that is the axis. Its factor sqrt(K) undoes
+    attention's division. The others have no bias.
     """
     shape = (head_width,) if norm.qk_axis == "head" else (n_head, head_width)
     if norm.qk == "l2":

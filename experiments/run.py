@@ -13,6 +13,7 @@ from experiments import probes
 from experiments.calibration import calibrate
 from experiments.config import ConfigError
 from experiments.data import Source, make_source
+from experiments.identity import placement_code
 from experiments.init import initialise
 from experiments.loop import Loop, Report
 from experiments.manifest import make_manifest
@@ -36,6 +37,7 @@ def run(cfg: DictConfig, report: Report = silent) -> str:
     torch.set_num_threads(cfg.threads)
     source = source_of(cfg)
     there = {"device": device.type, "device_name": device_name(device), "threads": cfg.threads}
+    there |= {"placement_code": placement_code(cfg.norm.placement)}
     with RunWriter(cfg, make_manifest() | there | {"data": source.describe()}) as writer:
         torch.manual_seed(cfg.seed)  # dropout; weights and batches have generators of their own
         model = build(cfg, source.vocab, device)

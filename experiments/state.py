@@ -13,14 +13,15 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.config import ConfigError
-from experiments.identity import config_difference, label, run_folder, run_id, variant
+from experiments.identity import config_difference, label, placement_code, run_folder, run_id, variant
 
 SCHEMA = 1
 RUN, LOCK, TRACEBACK = "run.json", ".lock", "traceback.txt"
 TABLES = ("steps.parquet", "layers.parquet")
 DONE = ("complete", "diverged")  # divergence is a result
 BROKEN = ("failed", "killed", "oom")  # redone only when asked
-STATES = ("complete", "diverged", "running", "interrupted", *BROKEN, "missing")
+OPEN = ("interrupted", "outdated", "missing")  # redone by any sweep
+STATES = ("complete", "diverged", "running", *BROKEN, *OPEN)
 
 
 class RunBusy(RuntimeError):  # noqa: N818  (a state, not a fault)
@@ -58,7 +59,8 @@ class RunState:
 
 
 def read_state(folder: Path, *, holding: bool = False) -> RunState:
-    """State of the run in a folder; "running" only while a process holds its lock, else it reads as interrupted.
+    """State of the run in a folder; "running" only while a process holds its lock, else it reads as interrupted. A done run
+    of a placement whose class has changed since is "outdated".
 
     holding : this process holds the lock itself, so nobody else is running it.
     """
@@ -75,7 +77,16 @@ def read_state(folder: Path, *, holding: bool = False) -> RunState:
         return RunState("running", folder, message, record)
     if state in DONE and (lost := [name for name in TABLES if not (folder / name).exists()]):
         return RunState("interrupted", folder, f"{', '.join(lost)} missing although {RUN} says {state}", record)
+    if state in DONE and (changed := _changed_placement(record)):
+        return RunState("outdated", folder, f"experiments/placements/{changed}.py has changed since", record)
     return RunState(state if state in (*DONE, *BROKEN) else "interrupted", folder, message, record)
+
+
+def _changed_placement(record: dict[str, Any]) -> str:
+    """Name of the placement, if the run was made with another class than the one that is there."""
+    made = record.get("manifest", {}).get("placement_code")
+    name = record.get("config", {}).get("norm", {}).get("placement", "")
+    return str(name) if made and placement_code(name) not in ("", made) else ""
 
 
 def write_atomic(path: Path, data: bytes) -> None:

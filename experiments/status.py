@@ -15,10 +15,10 @@ from rich.text import Text
 
 from experiments.config import SINGLE
 from experiments.plan import newest_plan
-from experiments.state import BROKEN, RUN, RunState, read_state
+from experiments.state import BROKEN, OPEN, RUN, RunState, read_state
 
 HEADINGS = {"complete": "done"}
-COLUMNS = ("complete", "running", "diverged", "interrupted", *BROKEN, "missing")
+COLUMNS = ("complete", "running", "diverged", *BROKEN, *OPEN)
 ALWAYS = ("complete", "running", "failed", "missing")  # shown even where none is
 
 

@@ -16,7 +16,7 @@ from experiments.config import cores
 from experiments.plan import Job, collect, cost, finished_plan, make_plan
 from experiments.pool import PRELOAD, Pool
 from experiments.progress import Progress, clock, makespan
-from experiments.state import BROKEN, STATES, RunState, make_folder, read_state
+from experiments.state import BROKEN, OPEN, STATES, RunState, make_folder, read_state
 
 __all__ = ["finished_plan", "run_sweep"]
 
@@ -159,7 +159,7 @@ def measured_rate(folder: Path) -> float | None:
 
 
 def _wanted(state: RunState, retry: bool) -> bool:
-    return state.state in ("missing", "interrupted") or (retry and state.state in BROKEN)
+    return state.state in OPEN or (retry and state.state in BROKEN)
 
 
 def _opening(task: Task) -> str:
@@ -169,7 +169,9 @@ def _opening(task: Task) -> str:
         words.append(f"{again} asked for twice")
     if task.dropped:
         words.append(f"{task.dropped} more left out by study.seeds")
-    return f"{task.folder}: {len(task.jobs)} runs, {len(task.todo)} to do" + (f" ({', '.join(words)})" if words else "")
+    because = sorted({state.message for state in task.states.values() if state.state == "outdated"})
+    told = f"{task.folder}: {len(task.jobs)} runs, {len(task.todo)} to do" + (f" ({', '.join(words)})" if words else "")
+    return "\n".join([told, *(f"  outdated: {reason}" for reason in because)])
 
 
 def _list(console: Console, task: Task) -> None:
@@ -198,6 +200,6 @@ def _closing(console: Console, jobs: Sequence[Job], stopped: int) -> int:
         console.print(f"  {state.state:<11} {name}: {state.message}{where}")
     if broken:
         console.print("to redo them: make sweep RETRY=1, or sweep.retry=true")
-    if open_runs := counts["interrupted"] + counts["missing"]:
+    if open_runs := sum(counts[state] for state in OPEN):
         console.print(f"{open_runs} runs were interrupted; the same command continues them")
     return 1 if broken or open_runs else 0

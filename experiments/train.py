@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from experiments.choices import check_choices
 from experiments.config import CONF, SINGLE, ConfigError, register
 from experiments.data import make_source
 from experiments.plan import Job, refuse_other_config
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     sys.argv[1:] = sorted(arguments, key=lambda argument: argument not in MULTIRUN)  # Hydra wants -m before the overrides
     try:
         validate_keys(overrides)
+        check_choices(overrides)
         refuse_two_studies(overrides)
         if swept and (plan := finished_plan(overrides, results_of(overrides))):
             print(f"{plan.study} at {plan.scale}: all {len(plan.runs)} runs are done; nothing to do")

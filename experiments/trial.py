@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 from omegaconf import DictConfig
-from torch import Tensor
+from torch import Tensor, nn
 
 from experiments import placements, walk
 from experiments.config import ConfigError
@@ -33,6 +33,10 @@ def _complaints(cfg: DictConfig) -> Iterator[str]:
     where = "the constructor"
     try:
         model = Transformer(small, cfg.norm, Shape(VOCAB, CONTEXT))
+        for name, module in (named for _, join, _ in model.sites() for named in join.named_modules()):
+            if isinstance(module, nn.Linear | nn.Embedding):
+                kind = type(module).__name__
+                yield f"{name} is nn.{kind}, which no init scheme draws; a join owns norms (make_norm) and nn.Parameter only"
         initialise(model, cfg.init, SEED)
         x_BTD = model.embed(tokens_BT)
         where = "enter"

@@ -47,7 +47,7 @@ def validate_keys(overrides: Iterable[str]) -> None:
     """Raise ConfigError for the first override whose key no field has, before Hydra advises to add it with a +."""
     for override in overrides:
         key = override.partition("=")[0].lstrip("+~")
-        if not key.startswith("hydra"):
+        if not key.startswith("hydra") and not (CONF / key).is_dir():
             for message in _misspelt_key(key.split("."), Config):
                 raise ConfigError(message)
 
@@ -129,8 +129,11 @@ def _norm(norm: DictConfig) -> Iterator[str]:
         yield f"norm.placement={norm.placement} under the name of norm={norm.name}; choose the placement by its file: norm=..."
     if not COLOR.fullmatch(norm.color):
         yield f"norm.color={norm.color} is no colour; write it as '#0072B2'"
-    for formula in _formulas(norm.equation):
-        names_in(formula)
+    for key, formula in _formulas(norm.equation):
+        try:
+            names_in(formula)
+        except ConfigError as error:
+            yield f"conf/norm/{norm.name}.yaml, equation.{key}: {error}"
     for name in norm.equation.inside:
         if name not in INSIDE:
             yield f"norm.equation.inside={name} is not known; known are: {', '.join(INSIDE)}"
@@ -138,11 +141,11 @@ def _norm(norm: DictConfig) -> Iterator[str]:
         yield f"norm.linestyle={norm.linestyle} is no line style; use - -- -. : or dashes in points as '(0, (5, 1))'"
 
 
-def _formulas(equation: DictConfig) -> Iterator[str]:
-    """Every formula that is given."""
-    single = (equation.x, equation.out, equation.gain)
-    several = (equation.streams, equation.enter, equation.where, equation.start)
-    yield from filter(None, (*single, *(text for group in several for text in group.values())))
+def _formulas(equation: DictConfig) -> Iterator[tuple[str, str]]:
+    """Every formula that is given, with its key."""
+    yield from ((key, equation[key]) for key in ("x", "out", "gain") if equation[key])
+    for group in ("streams", "enter", "where", "start"):
+        yield from ((f"{group}.{name}", text) for name, text in equation[group].items())
 
 
 def _model(model: DictConfig) -> Iterator[str]:

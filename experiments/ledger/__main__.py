@@ -3,6 +3,7 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,10 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from experiments import ledger
+from experiments.choices import check_choices
 from experiments.config import CONF, ConfigError, register
 from experiments.ledger import table
-from experiments.ledger.trace import trace
+from experiments.ledger.trace import size_name, trace
 from experiments.state import make_folder, write_json
 from experiments.validation import validate, validate_keys
 
@@ -42,9 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def configured(overrides: Sequence[str]) -> tuple[DictConfig, str]:
-    """The validated config, and the name of its model's file; empty where it has none. ConfigError in one line."""
+    """The validated config, and the name of its model: its file's or its size, and further options."""
     register()
     validate_keys(overrides)
+    check_choices(overrides)
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             cfg = compose("config", list(overrides), return_hydra_config=True)
@@ -56,7 +59,15 @@ def configured(overrides: Sequence[str]) -> tuple[DictConfig, str]:
     del cfg["hydra"]
     OmegaConf.set_struct(cfg, True)
     validate(cfg)
-    return cfg, name
+    return cfg, "-".join([name or size_name(cfg), *_further(overrides)])
+
+
+def _further(overrides: Sequence[str]) -> list[str]:
+    """Options of the model that its name does not tell, as words of a file's name."""
+    options = [
+        override.lstrip("+").removeprefix("model.") for override in overrides if override.lstrip("+").startswith("model.")
+    ]
+    return [re.sub(r"[^\w.]+", "_", option) for option in options if option.partition("=")[0] not in ("depth", "width")]
 
 
 def write(cfg: DictConfig, found: dict[str, object]) -> Path:

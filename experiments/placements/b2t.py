@@ -14,7 +14,7 @@ Pair = tuple[Tensor, Tensor]
 @final
 class BottomToTop(Placement):
     """Post-LN whose feed-forward join also adds b, what entered the block's attention: norm(x + f(x) + b) (Takase et al.
-    2022, arXiv:2206.00330). Between blocks b is 0."""
+    2022, arXiv:2206.00330). Between blocks b is 0; blocks without attention are Post-LN."""
 
     final_norm: ClassVar[bool] = False
 

@@ -29,8 +29,9 @@ class Site:
 class Placement(nn.Module, ABC):
     """Joins one branch to the residual stream. Subclasses are final and own their norms.
 
-    Numbers that depend on the site and enter ``forward`` belong in buffers: an int or float attribute that differs
-    between layers makes torch.compile compile every block anew.
+    Numbers that depend on the site and enter ``forward`` belong in buffers (in float64, which a model casts to its own
+    floats): an int or float attribute that differs between layers makes torch.compile compile every block anew. A join owns
+    norms and nn.Parameter; a linear map would be drawn by no init scheme.
     """
 
     final_norm: ClassVar[bool]  # must the model still normalise before the readout?

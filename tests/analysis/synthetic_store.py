@@ -14,7 +14,10 @@ import pyarrow.parquet as pq
 from analysis.schema import columns
 
 UNIGRAM, BIGRAM, INITIAL = 3.26, 2.49, 5.6
-STYLES = {"pre": ("Pre-LN", "#0072B2", "-"), "post": ("Post-LN", "#D55E00", "--"), "odd": ("Odd-LN", "#009E73", "-.")}
+STYLES = {
+    "pre": ("Pre-LN", "#0072B2", "-"), "post": ("Post-LN", "#D55E00", "--"), "odd": ("Odd-LN", "#009E73", "-."),
+    "even": ("Even-LN", "#0072B2", ":"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,20 @@ def test_only_the_reference_is_read_where_that_is_asked(tmp_path: Path) -> None:
     assert kept.data.startswith("the committed reference")
 
 
+def test_a_test_is_judged_where_its_premise_holds_only() -> None:
+    flat = replace(INIT, when="flat")
+    after = replace(INIT, when="after", premise="flat")
+    falling = replace(flat, rule=entry.law(-1))
+    store = memory(INIT, obeying_cases(INIT))
+    first, second = evaluate(store, entry.Claim("C1", "a claim", "a paper", (flat, after)))
+    assert (first.verdict.word, second.verdict.word, second.overall) == ("holds", "holds", "holds")
+    first, second = evaluate(store, entry.Claim("C1", "a claim", "a paper", (falling, after)))
+    assert first.verdict.word == "refuted"
+    assert second.verdict == Verdict("inconclusive", "its premise, flat, is refuted")
+    assert second.measured
+    assert second.overall == "inconclusive"  # of what was judged, not of the premise
+
+
 def test_runs_that_differ_in_more_than_depth_and_seed_give_no_number(tmp_path: Path) -> None:
     mixed = [replace(run, override=run.override | {"train.batch": 4}) if run.depth == 96 else run for run in init_runs()]
     write_study(tmp_path, mixed)

@@ -110,6 +110,11 @@ def test_no_two_claims_share_an_id_and_no_two_tests_of_one_a_regime() -> None:
     assert {re.sub("[a-z]$", "", claim.id) for claim in CLAIMS} == {f"C{i}" for i in range(1, 27)}
 
 
+def test_a_premise_is_another_test_of_its_claim() -> None:
+    for claim in CLAIMS:
+        assert claim.premises <= {test.when for test in claim.tests if not test.premise}, claim.id
+
+
 def test_a_law_is_judged_by_its_own_parameter() -> None:
     tests = [test for claim in CLAIMS for test in claim.tests if isinstance(test.measure, DepthLaw | LayerLaw)]
     for test in tests:

@@ -191,9 +191,12 @@ def test_zeros_and_what_is_not_finite_are_counted_and_not_compared() -> None:
     [
         ({"norm.placement": "sandwich"}, "placements pre, post, not sandwich"),
         ({"norm.kind": "dyt"}, r"norm\.kind=dyt"),
+        ({"norm.kind": "none"}, r"norm\.kind=none"),
+        ({"norm.qk": "rmsnorm"}, r"norms of queries and keys; norm\.qk=rmsnorm"),
         ({"model.dropout": 0.1}, r"dropout; model\.dropout=0\.1"),
     ],
 )
 def test_what_the_theory_does_not_cover_is_refused(override: dict[str, Any], message: str) -> None:
-    with pytest.raises(UncoveredError, match=message):
-        predict(config(**override))
+    for ask in (predict, predict_mixing, branch_gains):
+        with pytest.raises(UncoveredError, match=message):
+            ask(config(**override))

@@ -10,6 +10,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from summary import Summary, reason
 
+from experiments.choices import check_choices
 from experiments.config import CONF, ConfigError
 from experiments.trial import check_variants
 from experiments.validation import validate
@@ -45,6 +46,7 @@ def complaints(config: pytest.Config) -> Iterator[str]:
             yield f"NORM={name} is not known; known are: {', '.join(VARIANTS)}"
     for name in chosen(config) if config.getoption("--laws", False) else []:
         try:
+            check_choices([f"norm={name}"])
             cfg = composed(f"norm={name}")
             validate(cfg)
             check_variants([cfg])

@@ -112,15 +112,13 @@ class Reference:
         return x_BTD if self.model.wpe is None else x_BTD + self.model.wpe.weight[: tokens_BT.shape[1]]
 
     def points(self, tokens_BT: Tensor) -> list[Streams]:
-        """The streams at the L + 1 points. Streams that coincide are one tensor: then there is one gradient of the loss."""
+        """The streams at the L + 1 points, each stream a tensor of its own."""
         x_BTD, sites = self.embedded(tokens_BT), list(self.sites())
         points, streams = [{"x": x_BTD}], self.enter(x_BTD, *sites[0][:2])
         for site, join, branch in sites:
             streams = self.after(streams, site, join, partial(self.branch, branch))
             if site.index % len(self.options.branches) == len(self.options.branches) - 1:
-                streams = {
-                    name: streams["x"] if torch.equal(value, streams["x"]) else value for name, value in streams.items()
-                }
+                streams = {name: value.view_as(value) for name, value in streams.items()}
                 points.append(streams)
         return points
 

@@ -53,6 +53,16 @@ BAD = {
         CLASS + "\n    def leave(self, stream, final_norm):\n        return stream / 0\n",
         ["leave is not finite at initialisation", f"correct {CLASS_FILE}"],
     ),
+    "matrix": (
+        changed(
+            (
+                "    def forward",
+                "    def __init__(self, make_norm, site):\n        super().__init__(make_norm, site)\n"
+                "        self.gate = torch.nn.Linear(2, 1)\n\n    def forward",
+            )
+        ),
+        ["gate is nn.Linear, which no init scheme draws", f"correct {CLASS_FILE}"],
+    ),
     "raises": (changed((UPDATE, "stream.missing")), ["AttributeError", "missing", f"correct {CLASS_FILE}"]),
 }
 

@@ -50,6 +50,10 @@ def test_only_the_branch_that_is_taken_is_evaluated() -> None:
         ("(lambda: 1)()", "is not understood"),
         ("'text'", "is not understood"),
         ("x = 1", "is no formula"),
+        ("10 ** 10 ** 10", "'10 ** 10 ** 10' cannot be computed"),
+        ("1 / 0", "cannot be computed: "),
+        ("sqrt(-1)", "cannot be computed: "),
+        ("x(1)", "cannot be computed: 'int' object is not callable"),
         ("(" * 500 + "x" + ")" * 500, "is no formula"),
     ],
 )

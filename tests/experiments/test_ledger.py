@@ -212,7 +212,7 @@ def test_the_command_prints_the_table_and_keeps_the_trace(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["norm=pot"], "Could not find 'norm/pot'"),
+        (["norm=pot"], "norm=pot is not known; did you mean post?"),
         (["model.dept=2"], "did you mean model.depth?"),
         (["model.depth=a"], "Value 'a' of type 'str' could not be converted to Integer"),
         (["model.n_head=5"], "model.width=64 is not a multiple of model.n_head=5"),

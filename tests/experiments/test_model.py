@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments.branches import FEED_FORWARDS, feed_forward_width
 from experiments.config import KNOWN
 from experiments.init import initialise
-from experiments.model import Shape, Transformer, count_parameters, flops_per_token
+from experiments.model import Shape, Transformer, count_parameters, flops_per_token, separate
 from experiments.norms import KINDS
 
 VOCAB, CONTEXT = 17, 11
@@ -159,6 +159,14 @@ def test_pre_and_post_have_12_d_squared_a_block_and_differ_by_the_final_norm() -
 
 def test_tied_readout_counts_once() -> None:
     assert count_parameters(transformer()) - count_parameters(transformer("model.tied=true")) == VOCAB * 16
+
+
+def test_streams_of_a_point_have_gradients_of_their_own() -> None:
+    """A stream computed from another of the same point is a variable apart: what it passes on is not in the other's gradient."""
+    x = torch.ones(3, requires_grad=True)
+    one, two = separate((x, x))
+    (2 * one + 3 * two).sum().backward(inputs=[one, two])
+    assert (one.grad.tolist(), two.grad.tolist()) == ([2.0] * 3, [3.0] * 3)
 
 
 def test_final_norm_follows_the_placement_unless_set() -> None:

@@ -16,9 +16,9 @@ import pytest
 from omegaconf import DictConfig
 from recorded import MANIFEST, contents, finished, small
 
-from experiments import state
+from experiments import identity, state
 from experiments.config import CONF
-from experiments.identity import run_folder
+from experiments.identity import placement_code, run_folder
 from experiments.record import RunWriter
 from experiments.state import RunBusy, read_state, record_end, write_atomic
 
@@ -53,6 +53,47 @@ def test_a_complete_run_without_its_tables_is_not_complete(cfg: DictConfig) -> N
     found = read_state(folder)
     assert found.state == "interrupted"
     assert "layers.parquet missing" in found.message
+
+
+def made_with(folder: Path, code: str) -> None:
+    record = json.loads((folder / "run.json").read_text())
+    record["manifest"]["placement_code"] = code
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+def test_a_run_of_a_class_that_changed_since_is_outdated_and_made_again(cfg: DictConfig) -> None:
+    folder = finished(cfg)
+    made_with(folder, placement_code(cfg.norm.placement))
+    assert read_state(folder).state == "complete"
+    made_with(folder, "another")
+    found = read_state(folder)
+    assert (found.state, found.done) == ("outdated", False)
+    assert found.message == "experiments/placements/pre.py has changed since"
+    assert finished(cfg) == folder
+    assert read_state(folder).state == "complete"
+
+
+def test_a_run_that_does_not_say_what_class_it_had_is_believed(cfg: DictConfig) -> None:
+    folder = finished(cfg)
+    made_with(folder, "")
+    assert read_state(folder).state == "complete"
+
+
+def test_the_code_of_a_placement_is_more_than_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "placements").mkdir()
+    monkeypatch.setattr(identity, "PACKAGE", tmp_path)
+    body = "    def forward(self, x, f):\n        return x + f(x)\n"
+    texts = {
+        "one": f'class One:\n    """Words."""\n\n{body}',
+        "words": f'"""More."""\n\nclass One:\n    """Others."""\n    # and a comment\n{body}',
+        "other": f'class One:\n    """Words."""\n\n{body.replace("+", "-")}',
+        "broken": "class One",
+    }
+    for name, text in texts.items():
+        (tmp_path / "placements" / f"{name}.py").write_text(text)
+    one, words, other, broken, absent = (placement_code.__wrapped__(name) for name in (*texts, "absent"))
+    assert one == words != other
+    assert broken == absent == ""
 
 
 def test_a_folder_that_is_not_there_is_missing(tmp_path: Path) -> None:
