@@ -200,13 +200,13 @@ def test_the_command_prints_the_table_and_keeps_the_trace(tmp_path: Path, capsys
     given = ["norm=post", *SMALL, f"results={tmp_path}"]
     assert command.main(given) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Post-LN, L2-d24: block 0 of 0-1, width 24, 3 heads of 8; B sequences of T tokens"
+    assert lines[0] == "Post-LN, L2-d24-n_head_3: block 0 of 0-1, width 24, 3 heads of 8; B sequences of T tokens"
     assert lines[3].split() == ["1", "Q,", "K,", "V", "projections", "(B,", "T,", "24)", "3", "x", "(B,", "T,", "24)", "1,800",
                                 "3,456", "B", "T", "with", "biases"]  # fmt: skip
-    found = json.loads((tmp_path / "ledger" / "post-L2-d24.json").read_text())
-    assert found == json.loads(json.dumps(traced("norm=post") | {"model": "L2-d24"}))
+    found = json.loads((tmp_path / "ledger" / "post-L2-d24-n_head_3.json").read_text())
+    assert found == json.loads(json.dumps(traced("norm=post") | {"model": "L2-d24-n_head_3"}))
     assert command.main([*given, "--layer", "1", "--path"]) == 0
-    assert Path(capsys.readouterr().out.strip()).name == "post-L2-d24-layer1.json"
+    assert Path(capsys.readouterr().out.strip()).name == "post-L2-d24-n_head_3-layer1.json"
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_tied_readout_counts_once() -> None:
 
 
 def test_streams_of_a_point_have_gradients_of_their_own() -> None:
-    """A stream computed from another of the same point is a variable apart: what it passes on is not in the other's gradient."""
+    """A stream computed from another of the same point is a variable apart, and so is what it passes on."""
     x = torch.ones(3, requires_grad=True)
     one, two = separate((x, x))
     (2 * one + 3 * two).sum().backward(inputs=[one, two])

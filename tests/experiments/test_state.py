@@ -68,7 +68,7 @@ def test_a_run_of_a_class_that_changed_since_is_outdated_and_made_again(cfg: Dic
     made_with(folder, "another")
     found = read_state(folder)
     assert (found.state, found.done) == ("outdated", False)
-    assert found.message == "experiments/placements/pre.py has changed since"
+    assert found.message == f"experiments/placements/{cfg.norm.placement}.py has changed since"
     assert finished(cfg) == folder
     assert read_state(folder).state == "complete"
 
