@@ -7,7 +7,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from operator import or_
@@ -56,8 +56,18 @@ def evaluate(store: Sources, claim: Claim) -> list[Row]:
     """One row per test, all from one source, each with the verdict on the whole claim."""
     kind = store.kind(claim.studies)
     rows = [_row(store, kind, claim, test) for test in claim.tests]
-    word = overall([(row.test.when, row.verdict) for row in rows], whole=claim.whole)
-    return [replace(row, overall=word) for row in rows]
+    by_when = {row.test.when: row.verdict for row in rows}
+    rows = [_premised(row, by_when) for row in rows]
+    judged = [(row.test.when, row.verdict) for row in rows if row.test.when not in claim.premises]
+    return [replace(row, overall=overall(judged, whole=claim.whole)) for row in rows]
+
+
+def _premised(row: Row, by_when: Mapping[str, Verdict]) -> Row:
+    """The row, without a verdict where its premise does not hold."""
+    premise = by_when.get(row.test.premise)
+    if premise is None or premise.word == "holds" or row.verdict.word == "not measured":
+        return row
+    return replace(row, verdict=Verdict("inconclusive", f"its premise, {row.test.premise}, is {premise.word}"))
 
 
 def _row(store: Sources, kind: Kind, claim: Claim, test: Test) -> Row:

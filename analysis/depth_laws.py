@@ -18,37 +18,15 @@ from rich.table import Table
 from analysis import laws
 from analysis.cells import check_cells, factor, groups, told_apart
 from analysis.figures import terminal
+from analysis.initial import QUANTITIES, Quantity, exponent, start
 from analysis.laws import Estimate
 from analysis.load import Columns, Study, load_study
 from analysis.schema import SchemaError
 from analysis.settings import setting
-from analysis.tables import FIT_FROM, STRAY, at_place, attach
+from analysis.tables import STRAY, attach
 
 COLUMNS = Columns((), ("grad_stream", "grad_w2", "stream_var"))
-DEPTHS = 4  # that a law is fitted to
 HALF = 0.25  # half the distance between the laws 0, -1/2, -1: an exponent this close to 0 is none
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A value per run: a column of `layers` at one of tables.PLACES."""
-
-    name: str
-    sentence: str
-    column: str
-    place: str
-
-    def of(self, layers: pd.DataFrame) -> pd.DataFrame:
-        """The rows of `layers`, with their run's depth, that hold it."""
-        return at_place(layers, self.place)
-
-
-QUANTITIES = (
-    Quantity("gradient, first point", "the gradient that reaches the first layer", "grad_stream", "first"),
-    Quantity("gradient, last point", "the gradient at the last point", "grad_stream", "last"),
-    Quantity("last W_2", "the gradient of the last feed-forward matrix", "grad_w2", "last block"),
-    Quantity("stream variance", "the variance of the stream after the last block", "stream_var", "last"),
-)
 
 
 @dataclass(frozen=True)
@@ -60,9 +38,8 @@ class Laws:
 
     @cached_property
     def start(self) -> int:
-        """Blocks from which exponents are fitted: FIT_FROM, or all where there are fewer than DEPTHS from there on."""
-        depths = self.layers["depth"].unique()
-        return FIT_FROM if (depths >= FIT_FROM).sum() >= DEPTHS else 0
+        """Blocks from which exponents are fitted."""
+        return start(self.layers["depth"])
 
     @property
     def deepest(self) -> int:
@@ -70,8 +47,7 @@ class Laws:
 
     def exponent(self, quantity: Quantity) -> Estimate:
         """Of depth, over L from `start`."""
-        at = quantity.of(self.layers)
-        return laws.exponent(at["depth"], at[quantity.column], at["seed"], from_x=self.start, fewest=DEPTHS)
+        return exponent(quantity.of(self.layers), quantity.column)
 
     @cached_property
     def per_block(self) -> Estimate:

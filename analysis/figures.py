@@ -13,7 +13,8 @@ from rich.console import Console
 
 from analysis import freshness, style
 from analysis.claims import evaluated
-from analysis.gallery import FIGURES, INIT, TRAINING, Entry, Ledger, of_users
+from analysis.comparison import Comparison
+from analysis.gallery import FIGURES, INIT, TRAINING, Entry, Ledger, Tabled, of_users
 from analysis.ledger import CLAIMS
 from analysis.schema import SchemaError
 from analysis.store import Store
@@ -29,18 +30,19 @@ FEWEST = 3  # depths that a law is fitted to
 
 @dataclass
 class Drawing:
-    """What was drawn: files, the stories they show, and the figures without data, by the reason."""
+    """What was drawn: files, the stories they show, the figures without data, by the reason, and tables."""
 
     paths: list[Path]
     stories: dict[tuple[str, str], Story]
     skipped: dict[str, list[str]]
+    tables: list[Comparison]
 
 
 def draw(
     store: Store, out: Path, entries: list[Entry], console: Console, formats: tuple[str, ...] = tuple(FORMATS)
 ) -> Drawing:
     """Draw the figures into `out`, saying each one's path."""
-    drawing = Drawing([], {}, {})
+    drawing = Drawing([], {}, {}, [])
     for entry in entries:
         name = entry.name
         stories, remark = store.together(entry)
@@ -48,22 +50,40 @@ def draw(
         if not stories and all(row.verdict.word == "not measured" for row in rows):
             drawing.skipped.setdefault(f"{entry.needs}: {store.why_not(entry)}", []).append(name)
             continue
-        with style.applied():
-            paths = style.save(entry.draw(rows) if rows else entry.figure(stories), out / name, formats)
-        drawing.paths += paths
+        if isinstance(entry, Tabled):
+            drawing.tables.append(entry.table(stories))
+            paths = write(drawing.tables[-1], out / name)
+        else:
+            with style.applied():
+                paths = style.save(entry.draw(rows) if rows else entry.figure(stories), out / name, formats)
+            drawing.paths += paths
         drawing.stories |= {(story.study.source.kind, study): story for study, story in stories.items()}
         shown = " ".join([os.path.relpath(paths[0]), *(path.suffix for path in paths[1:])])
         console.print(shown + (f"  ({remark})" if remark else ""), soft_wrap=True, highlight=False)
     return drawing
 
 
+def write(table: Comparison, stem: Path) -> list[Path]:
+    """The table as CSV and as Markdown."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for extension, text in (("csv", table.csv_text()), ("md", table.markdown_text())):
+        path = stem.with_name(f"{stem.name}.{extension}")
+        path.write_text(text, encoding="utf-8", newline="")
+        paths.append(path)
+    return paths
+
+
 def tell(drawing: Drawing, console: Console) -> None:
-    """The source of every study drawn, what was left out, and the fitted numbers."""
+    """The source of every study drawn, what was left out, and the fitted numbers: of a study with a table of its own that."""
     for story in drawing.stories.values():
         console.print(str(story.whole.source), soft_wrap=True, highlight=False)
     for reason, names in drawing.skipped.items():
         console.print(f"{reason}; skipped: {', '.join(names)}", soft_wrap=True, highlight=False)
-    for story in drawing.stories.values():
+    for table in drawing.tables:
+        console.print(table.terminal_table())
+    compared = {entry.needs for entry in FIGURES.values() if isinstance(entry, Tabled)}
+    for story in (story for (_, study), story in drawing.stories.items() if study not in compared):
         if story.trained:
             console.print(outcome_counts(story))
         if len(story.depths) >= FEWEST and {"grad_stream", "grad_rel"} <= {*story.study.layers}:
@@ -119,7 +139,7 @@ def main(argv: list[str] | None = None) -> int:
     except SchemaError as error:
         errors.print(f"error: {error}", soft_wrap=True, markup=False)
         return 1
-    if not drawing.paths:
+    if not (drawing.paths or drawing.tables):
         errors.print(f"error: nothing to draw in {arguments.results} at {arguments.scale}; run: make sweep", soft_wrap=True)
         return 1
     return 0

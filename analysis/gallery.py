@@ -4,9 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
+from analysis import comparison
+from analysis.comparison import Comparison
 from analysis.drawings import (
     amplification,
     claims,
@@ -15,9 +18,12 @@ from analysis.drawings import (
     exponents,
     jacobian,
     layers,
+    logits,
     rate,
     theory,
     training,
+    variant_layers,
+    variants,
 )
 from analysis.drawings.headline import headline
 from analysis.load import Columns
@@ -37,14 +43,15 @@ Stories = dict[str, Story]
 class Entry:
     """A figure by name: `draw` takes the study it needs and then each that it wants, or None where that is missing.
 
-    columns : what it reads of each of its studies.
+    columns : what it reads of each of its studies. factors : of the study it needs, without which there is nothing to draw.
     """
 
     name: str
-    draw: Callable[..., Figure]
+    draw: Callable[..., Any]
     needs: str
     wants: tuple[str, ...] = ()
     columns: Columns = DRAWN
+    factors: tuple[str, ...] = ()
 
     @property
     def studies(self) -> tuple[str, ...]:
@@ -52,7 +59,8 @@ class Entry:
 
     def figure(self, stories: Stories) -> Figure:
         """Draw it from the stories found."""
-        return self.draw(stories[self.needs], *(stories.get(study) for study in self.wants))
+        drawn: Figure = self.draw(stories[self.needs], *(stories.get(study) for study in self.wants))
+        return drawn
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,15 @@ class Ledger(Entry):
     @property
     def studies(self) -> tuple[str, ...]:
         return ()
+
+
+@dataclass(frozen=True)
+class Tabled(Entry):
+    """A table by name: `draw` takes the study."""
+
+    def table(self, stories: Stories) -> Comparison:
+        made: Comparison = self.draw(stories[self.needs])
+        return made
 
 
 def of_init(study: str, start: str = "", end: str = "") -> list[Entry]:
@@ -87,6 +104,18 @@ def of_training(study: str, end: str) -> list[Entry]:
     ]
 
 
+def of_variants(study: str) -> list[Entry]:
+    """Figures of the study that compares all variants, at initialisation and in a short training, and a table of it."""
+    init, train = (comparison.INIT,), (comparison.TRAIN,)
+    return [
+        Entry(f"{study}_exponents", variants.exponents_by_variant, study, (), exponents.COLUMNS, init),
+        Entry(f"{study}_variance", variant_layers.variance_by_variant, study, (), variant_layers.VARIANCE, init),
+        Entry(f"{study}_loss", variants.loss_by_variant, study, (), variants.LOSS, train),
+        Entry(f"{study}_profile", variant_layers.profile_by_variant, study, (), variant_layers.PROFILE, train),
+        Tabled(study, comparison.compare, study, (), comparison.COLUMNS),
+    ]
+
+
 def of_laws() -> list[Entry]:
     """Figures of the laws in depth, of the theory, and of the studies made for one claim each."""
     return [
@@ -97,6 +126,8 @@ def of_laws() -> list[Entry]:
         Entry("collapse_profile", collapse.collapse_profile, "collapse", (), collapse.COLUMNS),
         Entry("rate", rate.rate, "collapse", ("width",), rate.COLUMNS),
         Entry("effective_depth", effective_depth.effective_depth, "effective_depth", (), effective_depth.COLUMNS),
+        Entry("logit_growth", logits.logit_growth, "logit_growth", (), logits.COLUMNS),
+        *of_variants("variants"),
         Ledger("claims", claims.claims),
     ]
 

@@ -22,7 +22,10 @@ from analysis.plan import Plan, newest_plan
 from analysis.schema import SchemaError, read_table
 
 SCALE = "laptop"  # the one scale that has a reference
-PICTURES = ("headline", "claims", "exponents", "theory", "collapse_profile", "rate")  # that the texts show
+PICTURES = (  # that the texts show, and the table of variants
+    *("headline", "claims", "exponents", "theory", "collapse_profile", "rate"),
+    *("variants", "variants_exponents", "variants_loss", "logit_growth"),
+)
 DRAWN = {study for entry in gallery.FIGURES.values() for study in entry.studies}
 JUDGED = {study for claim in CLAIMS for study in claim.studies} - {EXACT}
 STUDIES = tuple(sorted(DRAWN | JUDGED))

@@ -9,6 +9,7 @@ from analysis.cells import configs
 
 INITS = {"xavier": "Xavier-normal", "gpt2": "N(0, std²)", "gpt2_scaled": "N(0, std²), W_O and W_2 × 1/√(2L)", "torch": "torch"}
 OPTIMIZERS = {"adamw": "AdamW", "sgd": "SGD", "radam": "RAdam"}
+KINDS = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm", "dyt": "DyT", "none": "no norms"}
 FFNS = {"gelu": "GELU", "gelu_tanh": "GELU (tanh)", "relu": "ReLU", "silu": "SiLU", "swiglu": "SwiGLU"}
 
 
@@ -57,11 +58,12 @@ def _init(config: pd.DataFrame) -> str:
 
 def _model(config: pd.DataFrame) -> str:
     d_ff = "" if _values(config, "model.d_ff") == [None] else f" d_ff={_each(config, 'model.d_ff')}"
-    kind = _each(config, "norm.kind", {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"})
+    kind = _each(config, "norm.kind", KINDS)
+    qk = "" if _values(config, "norm.qk") in ([None], ["none"]) else f", QK-norm {_each(config, 'norm.qk')}"
     return (
         f"d={_each(config, 'model.width')}, {_each(config, 'model.n_head')} heads, "
         f"{_each(config, 'model.ffn', FFNS)}{d_ff}, {_each(config, 'model.positions')} positions, "
-        f"{kind} ε={_each(config, 'norm.eps')}"
+        f"{kind} ε={_each(config, 'norm.eps')}{qk}"
     )
 
 

@@ -37,7 +37,9 @@ class Store:
         """Why a figure has nothing to draw."""
         study, story = entry.needs, self.story(entry.needs)
         if story is not None:
-            return f"{story.whole.source.kind} without {', '.join(_lacking(entry, story))}, older than the probe; run it again"
+            if absent := _lacking(entry, story):
+                return f"{story.whole.source.kind} without {', '.join(absent)}, older than the probe; run it again"
+            return f"{story.whole.source.kind} without factor {', '.join(_left_out(entry, story))}; run the whole study"
         plan = newest_plan(self.results / "runs" / study / self.scale)
         if plan is None:
             return f"no runs at {self.scale}, and no reference"
@@ -49,7 +51,7 @@ class Store:
         The reference is taken where it has more of the studies that are wanted.
         """
         main = self._with_columns(entry, self.story(entry.needs))
-        if main is None:
+        if main is None or _left_out(entry, main):
             return {}, ""
         kind = main.whole.source.kind
         found = {study: self._with_columns(entry, self.story(study)) for study in entry.wants}
@@ -72,6 +74,11 @@ def _lacking(entry: Entry, story: Story) -> list[str]:
     """The columns of an entry that a study's tables do not have."""
     tables = ((entry.columns.steps, story.whole.steps), (entry.columns.layers, story.whole.layers))
     return [name for names, table in tables for name in names or () if name not in table]
+
+
+def _left_out(entry: Entry, story: Story) -> list[str]:
+    """The factors of an entry that its study does not have."""
+    return [name for name in entry.factors if name not in story.factors]
 
 
 def _story(study: Study | None) -> Story | None:

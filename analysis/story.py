@@ -11,7 +11,7 @@ from analysis.cells import check_cells, factor, told_apart
 from analysis.load import Source, Study
 from analysis.settings import changed, setting
 from analysis.stats import BOOTSTRAP_FROM
-from analysis.style import Look, key, looks, outcome_key
+from analysis.style import Look, key, looks, outcome_key, variant_names
 
 SHOWN = 5  # depths beside each other in a row of panels
 BASE = "base"  # the factor of runs in which nothing is varied
@@ -59,6 +59,14 @@ class Story:
     @cached_property
     def looks(self) -> dict[tuple[str, int], Look]:
         return looks(self.runs)
+
+    @cached_property
+    def names(self) -> dict[tuple[str, int], str]:
+        """The series in the order of their families, with labels that name the warmup only where there are several."""
+        several = self.runs["warmup"].nunique() > 1
+        found = variant_names(self.runs)
+        keys = sorted(self.looks, key=lambda key: (list(found).index(key[0]), key[1]))
+        return {key: self.looks[key].label if several else found[key[0]] for key in keys}
 
     @cached_property
     def law(self) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from analysis.cells import groups
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 GUIDE = "#9a9a9a"
 MARKERS = ("o", "^", "s", "D", "v", "P")  # by warmup: none first
+DASHES = ("-", "--", "-.", ":")
 TINT = 0.45  # share of white in the colour of runs with warmup
 PALEST = 0.7  # share that no tint reaches where there are many
 FILLS = {"trained": "full", "init": "full", "stuck": "none", "unfinished": "left", "diverged": "none"}
@@ -65,22 +66,48 @@ def looks(runs: pd.DataFrame) -> dict[tuple[str, int], Look]:
     """Look of every (variant, warmup) of a study; label, colour and line style of a variant come from its config."""
     warmups = sorted(runs["warmup"].unique())
     trained = any(warmups)
-    labels = runs.drop_duplicates("variant")["label"].value_counts()
-    used: set[str] = set()
+    names, colors = variant_names(runs), variant_colors(runs)
     out: dict[tuple[str, int], Look] = {}
     for (variant,), group in groups(runs, ["variant"]):
-        row = group.iloc[0]
-        name = row["label"] if labels[row["label"]] == 1 else f"{row['label']} ({variant})"
-        color = to_hex(row["color"])
-        if color in used:
-            color = next((to_hex(c) for c in OKABE_ITO if to_hex(c) not in used), color)
-        used.add(color)
+        dashes = linestyle(group["linestyle"].iloc[0])
         for warmup in sorted(group["warmup"].unique()):
             index = warmups.index(warmup)
-            label = f"{name}, {warmup_words(int(warmup))}" if trained else str(name)
-            tone = color if index == 0 else tinted(color)
-            out[str(variant), int(warmup)] = Look(label, tone, linestyle(row["linestyle"]), MARKERS[index % len(MARKERS)])
+            label = f"{names[variant]}, {warmup_words(int(warmup))}" if trained else names[variant]
+            tone = colors[variant] if index == 0 else tinted(colors[variant])
+            out[str(variant), int(warmup)] = Look(label, tone, dashes, MARKERS[index % len(MARKERS)])
     return out
+
+
+def variant_names(runs: pd.DataFrame) -> dict[str, str]:
+    """Label of every variant, with the variant in brackets where two share one; by family: colour, then line style."""
+    first = runs.drop_duplicates("variant").set_index("variant")
+    twice = first["label"].duplicated(keep=False)
+    order = {to_hex(color): place for place, color in enumerate(OKABE_ITO)}
+
+    def family(variant: str) -> tuple[int, int, str]:
+        color, line = to_hex(first["color"][variant]), str(first["linestyle"][variant])
+        return order.get(color, len(order)), DASHES.index(line) if line in DASHES else len(DASHES), variant
+
+    found = sorted(map(str, first.index), key=family)
+    return {name: f"{first['label'][name]} ({name})" if twice[name] else str(first["label"][name]) for name in found}
+
+
+def variant_colors(runs: pd.DataFrame) -> dict[str, str]:
+    """Colour of every variant: its own, but where another has it already one of the palette that none has, if there is one.
+
+    More variants than the palette has colours keep theirs where their lines differ.
+    """
+    first = {str(variant): group.iloc[0] for (variant,), group in groups(runs, ["variant"])}
+    own = {variant: to_hex(row["color"]) for variant, row in first.items()}
+    free = [color for color in map(to_hex, OKABE_ITO) if color not in own.values()]
+    crowded = len(own) > len(OKABE_ITO)
+    found: dict[str, str] = {}
+    used: set[tuple[str, str]] = set()
+    for variant, color in own.items():
+        look = (color, str(first[variant]["linestyle"]) if crowded else "")
+        found[variant] = free.pop(0) if look in used and free else color
+        used.add(look)
+    return found
 
 
 def siblings(runs: pd.DataFrame) -> dict[tuple[str, int], Look]:

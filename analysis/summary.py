@@ -83,6 +83,13 @@ def exponent_text(fit: pd.Series, suffix: str) -> str:
     return f"{number} ± {(high - low) / 2:.2f}" if np.isfinite(low) else f"{number} (1 seed)"
 
 
+def absent(found: Estimate) -> str:
+    """Why there is no number, in few words."""
+    if found.seeds == 0 and (found.zeros or found.nonfinite):
+        return f"{found.zeros} zeros" if found.zeros else f"{found.nonfinite} not finite"
+    return found.reason.split(";")[0]
+
+
 def estimate_text(found: Estimate) -> str:
     """'−0.50 ± 0.04', * where points stray from the law by more than a factor of STRAY; or why there is no number."""
     if found.interval is None:

@@ -160,6 +160,14 @@ def profile(runs: pd.DataFrame, layers: pd.DataFrame, quantity: str, step: int) 
     return attach(part, runs, [*CELL, "seed", "outcome"])
 
 
+def over_blocks(runs: pd.DataFrame, layers: pd.DataFrame, quantity: str, how: str) -> pd.DataFrame:
+    """The "max" or the "mean" of a block column over the blocks, columns `step` and `value`; a row per run and step."""
+    block = layers[layers["layer"] < attach(layers[["run"]], runs, ["depth"])["depth"].to_numpy()]
+    by_step = block.groupby(["run", "step"], observed=True)[quantity]
+    found = by_step.max(skipna=False) if how == "max" else by_step.mean(skipna=False)
+    return attach(found.rename("value").reset_index(), runs, [*CELL, "seed", "outcome"])
+
+
 def losses(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """Smoothed training loss, columns `step` and `value`; a row per run and step, or every k-th for about POINTS a run."""
     every = max(1, int(steps["step"].max()) // POINTS)

@@ -79,7 +79,11 @@ def predict_mixing(config: Mapping[str, Any], *, coherence: Coherence = INCOHERE
 
 
 def branch_gains(config: Mapping[str, Any], *, coherence: Coherence = INCOHERENT) -> dict[str, Gain]:
-    """c and b of each branch of a block for a typical token of unit variance, by the branch's name."""
+    """c and b of each branch of a block for a typical token of unit variance, by the branch's name.
+
+    Raises UncoveredError as `predict`: other placements scale the weights of their branches, or have norms inside.
+    """
+    _placement(config)
     branches = block(config, TypicalToken(_tokens(config), coherence))
     return {name: branch.gain for name, branch in zip(kinds(config), branches, strict=True)}
 
@@ -167,6 +171,8 @@ def _placement(config: Mapping[str, Any]) -> tuple[Join, bool]:
         raise UncoveredError(f"the theory covers the placements {', '.join(JOINS)}, not {norm['placement']}")
     if norm["kind"] not in ("layernorm", "rmsnorm"):
         raise UncoveredError(f"the theory covers norms that divide by a standard deviation, not norm.kind={norm['kind']}")
+    if (qk := norm.get("qk", "none")) != "none":
+        raise UncoveredError(f"the theory has flat attention, without norms of queries and keys; norm.qk={qk}")
     if model["dropout"]:
         raise UncoveredError(f"the theory leaves out dropout; model.dropout={model['dropout']}")
     join, needed = JOINS[norm["placement"]]

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import laws, tables
-from analysis.cells import groups
+from analysis import initial, tables
 from analysis.drawings.layers import NORM
 from analysis.laws import Estimate
 from analysis.layout import Page
@@ -20,9 +18,9 @@ from analysis.plots import GUIDES
 from analysis.settings import changed
 from analysis.story import BASE, Story
 from analysis.style import GUIDE, Look
+from analysis.summary import absent
 
 COLUMNS = Columns(("loss",), ("grad_stream", "grad_w2", "stream_var"))
-DEPTHS = 4  # that an exponent is fitted to
 SPACING = 0.3  # of the marks of a row, in rows
 DASHES: dict[float, Any] = {exponent: dash for exponent, dash, _ in GUIDES} | {1.0: (0, (3, 1, 1, 1))}
 
@@ -35,11 +33,6 @@ class Panel:
     column: str
     place: str
     guides: tuple[float, ...]
-
-    def of(self, story: Story) -> pd.DataFrame:
-        """One row per run at initialisation: columns variant, warmup, depth, seed, value."""
-        table = tables.profile(story.runs, story.study.layers, self.column, 0)
-        return tables.at_place(table[table["outcome"] != "diverged"], self.place)
 
 
 LOSS, FALLING = r"\|\partial\,\mathrm{loss}/\partial ", (0, -0.5, -1)
@@ -60,11 +53,8 @@ class Row:
 
     def exponents(self, panel: Panel) -> Iterator[tuple[Look, Estimate]]:
         """Of each series, over the depths from FIT_FROM, or over all where too few lie there."""
-        for name, group in groups(panel.of(self.story), ["variant", "warmup"]):
-            depths = group["depth"].unique()
-            start = tables.FIT_FROM if (depths >= tables.FIT_FROM).sum() >= DEPTHS else 0
-            found = laws.exponent(group["depth"], group["value"], group["seed"], from_x=start, fewest=DEPTHS)
-            yield self.story.looks[name[0], name[1]], found
+        for name, found in initial.exponents(self.story.runs, self.story.study.layers, panel.column, panel.place):
+            yield self.story.looks[name], found
 
     @property
     def label(self) -> str:
@@ -112,21 +102,29 @@ def _panel(ax: Axes, panel: Panel, rows: list[Row]) -> None:
     for y, row in enumerate(rows):
         marks = list(row.exponents(panel))
         for (look, found), at in zip(marks, _apart(y, len(marks)), strict=True):
-            _mark(ax, at, look, found)
+            mark(ax, at, look, found)
     ax.set_title(panel.title)
     ax.set_xlabel("exponent of L  [1]")
     ax.grid(axis="y", visible=False)
 
 
-def _mark(ax: Axes, y: float, look: Look, found: Estimate) -> None:
-    """An exponent with its interval, and how many seeds it is without; or why there is none."""
+def mark(ax: Axes, y: float, look: Look, found: Estimate, edge: float = np.inf) -> None:
+    """An exponent with its interval, and how many seeds it is without; or why there is none. Beyond ±edge stands an arrow."""
     small: dict[str, Any] = {"color": look.color, "fontsize": 7, "va": "center", "transform": ax.get_yaxis_transform()}
     if found.interval is None:
-        ax.text(0.03, y, found.reason, **small)
+        ax.text(0.03, y, absent(found), **small)
         return
+    value = float(found.interval.estimate)
     fill = "white" if found.stray > tables.STRAY else look.color
-    ax.hlines(y, found.interval.low, found.interval.high, color=look.color, linewidth=1.6, zorder=2.9)
-    ax.plot([found.interval.estimate], [y], look.marker, color=look.color, markerfacecolor=fill, zorder=3)
+    if abs(value) > edge:
+        marker, side = (">", "right") if value > 0 else ("<", "left")
+        ax.plot([np.sign(value) * edge], [y], marker, color=look.color, markerfacecolor=fill, zorder=3)
+        ax.annotate(f"{value:+.1f}".replace("-", "−"), (np.sign(value) * edge, y), xytext=(-6 if value > 0 else 6, 0),
+                    textcoords="offset points", color=look.color, fontsize=7, ha=side, va="center")  # fmt: skip
+        return
+    low, high = np.clip([found.interval.low, found.interval.high], -edge, edge)
+    ax.hlines(y, low, high, color=look.color, linewidth=1.6, zorder=2.9)
+    ax.plot([value], [y], look.marker, color=look.color, markerfacecolor=fill, zorder=3)
     if found.seeds < found.given:
         ax.text(0.98, y, f"{found.given - found.seeds} of {found.given} seeds left out", ha="right", **small)
 

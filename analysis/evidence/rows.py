@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from analysis import markdown
 from analysis.evidence.verdicts import Finding, Verdict, number_text
 from analysis.ledger import Claim, Test
 
@@ -96,7 +97,7 @@ def csv_text(rows: Sequence[Row]) -> str:
 
 def markdown_text(rows: Sequence[Row]) -> str:
     """A table of all claims, then for each the rows of its tests, with setting and source of the data under them."""
-    parts = ["# Ledger of claims", LEGEND, _markdown(("id", "claim", "source", "verdict"), _claims(rows))]
+    parts = ["# Ledger of claims", LEGEND, markdown.table(("id", "claim", "source", "verdict"), _claims(rows))]
     for claim, group in _by_claim(rows):
         tests = [
             (
@@ -111,11 +112,11 @@ def markdown_text(rows: Sequence[Row]) -> str:
             )
             for row in group
         ]
-        parts += [f"## {claim.id}: {_line(claim.statement)}", f"Source: {_line(claim.source)}."]
-        parts += [f"**{_line(group[0].overall)}**", _markdown(HEADS, tests)]
+        parts += [f"## {claim.id}: {markdown.line(claim.statement)}", f"Source: {markdown.line(claim.source)}."]
+        parts += [f"**{markdown.line(group[0].overall)}**", markdown.table(HEADS, tests)]
         notes = [f"{row.test.when}: {row.found.remark}" for row in group if row.found.remark]
         origins = dict.fromkeys(f"{row.test.study}, from {row.data}: {row.setting}" for row in group if row.data)
-        if lines := [f"* {_line(line)}" for line in (*notes, *origins)]:
+        if lines := [f"* {markdown.line(line)}" for line in (*notes, *origins)]:
             parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
@@ -155,16 +156,3 @@ def _claims(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 def _with_unit(row: Row) -> str:
     return f"{row.measured} {row.test.unit}" if row.measured and row.test.unit not in ("1", "share") else row.measured
-
-
-def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [[_cell(cell) for cell in line] for line in (heads, *rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], ["---"] * len(heads), *lines[1:]))
-
-
-def _cell(text: str) -> str:
-    return _line(text).replace("\\", "\\\\").replace("|", "\\|")
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())

@@ -17,6 +17,7 @@ class Test:
     where : config key (or norm, factor, depth, warmup, outcome) -> the values of the runs that are read; see Record.select.
     quantity : in words; of a gradient it says norm or squared norm. figure : one of the gallery's that draws the study; that
         of the ledger draws every test.
+    premise : `when` of the claim's test that must hold for this one to be judged.
     """
 
     when: str
@@ -28,17 +29,26 @@ class Test:
     rule: Rule
     where: Mapping[str, Any] = field(default_factory=dict)
     figure: str = "claims"
+    premise: str = ""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement as it is commonly made, with the paper and place it is (said to be) in, and its tests."""
+    """A statement as it is commonly made, with the paper and place it is (said to be) in, and its tests.
+
+    The verdict on it leaves out tests that are premises of others.
+    """
 
     id: str
     statement: str
     source: str
     tests: tuple[Test, ...]
     whole: bool = False  # the tests are parts of one statement, not regimes
+
+    @property
+    def premises(self) -> frozenset[str]:
+        """`when` of the tests that are premises."""
+        return frozenset(test.premise for test in self.tests if test.premise)
 
     @property
     def studies(self) -> frozenset[str]:

@@ -113,6 +113,7 @@ C21A = Claim(
         drift("Post-LN, AdamW", "post", "adamw", Above(0.25), "grows faster than L^1/4"),
         drift("Post-LN, SGD", "post", "sgd", Above(0.25), "grows faster than L^1/4"),
         drift("DeepNorm, AdamW", "deepnorm", "adamw", Near(0, 0.25), "L^0"),
+        drift("DeepNorm, SGD", "deepnorm", "sgd", Near(0, 0.25), "L^0"),
     ),
     whole=True,
 )

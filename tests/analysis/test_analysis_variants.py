@@ -88,6 +88,15 @@ def test_the_fitted_depths_and_seeds_are_said() -> None:
     assert few.count("2 depths, needs 4") == 4 * len(STYLES)
 
 
+def test_a_gradient_that_is_zero_by_its_formula_is_said_to_be_zero() -> None:
+    cases = started()
+    for case in cases:
+        case.layers[0, "grad_w2"][:-1] *= case.run.norm != "odd"
+    text = words(panel(drawn(exponents_by_variant, story(cases)), "gradient of the last block's"))
+    assert "12 zeros" in text  # four depths, three seeds
+    assert ("12 zeros",) == compare(story(cases)).rows[ORDER.index("Odd-LN")][5:6]
+
+
 def test_every_variant_has_a_panel_of_its_variance_and_what_leaves_it_is_a_number() -> None:
     figure = drawn(variance_by_variant, story(started()))
     assert [ax.get_title() for ax in axes_of(figure) if ax.axison] == ORDER
