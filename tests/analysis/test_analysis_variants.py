@@ -94,7 +94,7 @@ def test_a_gradient_that_is_zero_by_its_formula_is_said_to_be_zero() -> None:
         case.layers[0, "grad_w2"][:-1] *= case.run.norm != "odd"
     text = words(panel(drawn(exponents_by_variant, story(cases)), "gradient of the last block's"))
     assert "12 zeros" in text  # four depths, three seeds
-    assert ("12 zeros",) == compare(story(cases)).rows[ORDER.index("Odd-LN")][5:6]
+    assert compare(story(cases)).rows[ORDER.index("Odd-LN")][5:6] == ("12 zeros",)
 
 
 def test_every_variant_has_a_panel_of_its_variance_and_what_leaves_it_is_a_number() -> None:
