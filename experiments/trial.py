@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 
 import torch
 from omegaconf import DictConfig
-from torch import Tensor, nn
+from torch import nn
 
 from experiments import placements, walk
 from experiments.config import ConfigError
 from experiments.init import initialise
 from experiments.model import Shape, Transformer
-from experiments.placements.base import Stream
+from experiments.placements.base import Stream, streams_of
 
 DEPTH, VOCAB, CONTEXT = 2, 16, 8
 SEED = 0
@@ -47,7 +47,7 @@ def _complaints(cfg: DictConfig) -> Iterator[str]:
             stream = join(stream, branch)
             if _shapes(stream) != given:
                 yield f"{where} makes a stream of shape {_words(_shapes(stream))} from one of {_words(given)}"
-            elif not all(bool(x.isfinite().all()) for x in _parts(stream)):
+            elif not all(bool(x.isfinite().all()) for x in streams_of(stream)):
                 yield f"{where} is not finite at initialisation"
         where = "leave"
         left = walk.leave(model, stream)
@@ -61,12 +61,8 @@ def _complaints(cfg: DictConfig) -> Iterator[str]:
         yield f"{where} fails with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
 
 
-def _parts(stream: Stream) -> tuple[Tensor, ...]:
-    return stream if isinstance(stream, tuple) else (stream,)
-
-
 def _shapes(stream: Stream) -> list[tuple[int, ...]]:
-    return [tuple(x.shape) for x in _parts(stream)]
+    return [tuple(x.shape) for x in streams_of(stream)]
 
 
 def _words(shapes: list[tuple[int, ...]]) -> str:

@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from torch import Tensor
-
 from experiments import placements
 from experiments.config import modules_in
 from experiments.exact.check import Check, normal, transformer
-from experiments.placements.base import Stream
+from experiments.placements.base import Stream, streams_of
 
 SIZES = ((1, 1, 8), (2, 7, 16), (3, 16, 64))  # B, T, d
 BRANCHES = ({"ffn": "gelu"}, {"ffn": "swiglu"}, {"branches": ["ffn"]}, {"branches": ["attn", "cross", "ffn"]})  # of a block
@@ -42,4 +40,4 @@ def violations(placement: str) -> int:
 
 def shapes(stream: Stream) -> list[tuple[int, ...]]:
     """Of every tensor of a stream."""
-    return [tuple(x.shape) for x in ([stream] if isinstance(stream, Tensor) else stream)]
+    return [tuple(x.shape) for x in streams_of(stream)]

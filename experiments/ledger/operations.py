@@ -16,6 +16,7 @@ from torch.utils.flop_counter import flop_registry
 
 from experiments import walk
 from experiments.model import Block, Transformer
+from experiments.placements.base import streams_of
 
 ATTENTION = "attention"  # name of the pseudo module in which the scores, the softmax and their sums happen
 
@@ -96,7 +97,7 @@ def record(model: Transformer, layer: int, batch: int, tokens: int) -> Recording
     x_BTD = torch.empty(batch, tokens, model.wte.embedding_dim, device="meta")
     with torch.no_grad():
         entered = walk.enter(model, x_BTD)
-        streams = [torch.empty_like(s) for s in (entered if isinstance(entered, tuple) else (entered,))]
+        streams = [torch.empty_like(s) for s in streams_of(entered)]
         recorder = _Recorder(block, streams)
         model.eval()
         with ExitStack() as stack:
@@ -148,8 +149,7 @@ class _Recorder(TorchDispatchMode):
                 def after(module: nn.Module, _inputs: Any, output: Any) -> None:
                     self.calls.pop()
                     if id(module) in joins:
-                        tensors = output if isinstance(output, tuple) else (output,)
-                        self.found.joins[joins[id(module)]] = [self.number(tensor) for tensor in tensors]
+                        self.found.joins[joins[id(module)]] = [self.number(tensor) for tensor in streams_of(output)]
 
                 stack.callback(module.register_forward_pre_hook(before).remove)
                 stack.callback(module.register_forward_hook(after).remove)

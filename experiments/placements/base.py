@@ -14,6 +14,11 @@ Kind = Literal["attn", "cross", "ffn"]  # of branch
 Stream = Tensor | tuple[Tensor, ...]  # of a tuple, [0] is what a branch reads
 
 
+def streams_of(stream: Stream) -> tuple[Tensor, ...]:
+    """Every tensor of a stream, one or several; [0] is what a branch reads."""
+    return stream if isinstance(stream, tuple) else (stream,)
+
+
 @dataclass(frozen=True)
 class Site:
     """Address of one residual branch: block ``layer`` (0-based, from the input) of ``depth``."""

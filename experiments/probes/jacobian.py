@@ -14,7 +14,7 @@ from experiments import walk
 from experiments.branches import BranchModule
 from experiments.gauge import exact_norm
 from experiments.model import Transformer
-from experiments.placements.base import Placement, Stream
+from experiments.placements.base import Placement, Stream, streams_of
 from experiments.probes.base import Column, Probe
 
 SEED = 211112143  # of the random vectors; with the number of times the probe was opened
@@ -111,8 +111,7 @@ def joint_norm(parts: tuple[Tensor, ...]) -> Tensor:
 
 def _from_leaves(join: Placement, branch: BranchModule, stream: Stream) -> tuple[Stream, tuple[Tensor, ...], Tensor]:
     """The stream after the branch, cut from its past; the leaves that entered; the branch's output."""
-    streams = stream if isinstance(stream, tuple) else (stream,)
-    leaves = tuple(x.detach().requires_grad_() for x in streams)
+    leaves = tuple(x.detach().requires_grad_() for x in streams_of(stream))
     with torch.enable_grad():
         after, y_BTD = walk.joined(join, branch, leaves if isinstance(stream, tuple) else leaves[0])
     return after, leaves, y_BTD

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from experiments.gauge import exact_norm, mean_square, token_variance, widen
 from experiments.model import Transformer
-from experiments.placements.base import Stream
+from experiments.placements.base import Stream, streams_of
 from experiments.probes.base import Column, Probe
 
 
@@ -64,7 +64,7 @@ class StreamProbe(Probe):
         }
 
     def _watch(self, point: int, stream: Stream) -> None:
-        streams = stream if isinstance(stream, tuple) else (stream,)
+        streams = streams_of(stream)
         x_BTD = streams[0].detach()
         with torch.no_grad():
             finite = x_BTD.isfinite().sum()
