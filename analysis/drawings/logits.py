@@ -39,7 +39,8 @@ def logit_growth(story: Story) -> Figure:
         "and byte-pair frequencies.",
         story.note,
     ]
-    page = Page(2.5 * len(columns) + 1.0, 6.2, "Attention logits at high learning rates", notes)
+    blocks = ", ".join(map(str, story.depths))
+    page = Page(2.5 * len(columns) + 1.0, 6.2, f"Attention logits at high learning rates, L = {blocks} blocks", notes)
     axes = page.grid(len(ROWS), len(columns), sharex=True, sharey="row")
     for panels, (quantity, label) in zip(axes, ROWS.items(), strict=True):
         table = _table(story, quantity).merge(cells.drop(columns="variant"), on="run")
